@@ -1,0 +1,71 @@
+//! What went wrong, and how often: counted on the device, read by the host.
+//!
+//! Counters are relaxed: they carry no other data, and are read when the device is idle.
+
+use simt::atomic::{DeviceAtomicU64, Ordering};
+
+/// Why `malloc` returned NULL.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No slot of this class or a larger one, and no page to make one of.
+    Exhausted = 0,
+    /// Enough pages are free, but not side by side as asked.
+    Fragmented = 1,
+    /// The request is larger than the heap, overflows, or has an alignment that is no power of
+    /// two.
+    Impossible = 2,
+}
+
+/// Number of [`Failure`] kinds.
+pub const FAILURES: usize = 3;
+
+/// Why `free` or `realloc` refused a pointer.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// The pointer is not into this heap.
+    Foreign = 0,
+    /// The pointer is into the heap, but not to the beginning of a block.
+    Interior = 1,
+    /// The block is not handed out: freed twice, or never allocated.
+    NotAllocated = 2,
+}
+
+/// Number of [`Misuse`] kinds.
+pub const MISUSES: usize = 3;
+
+/// Counters of a class; the last of the array is for runs of pages.
+#[repr(C, align(64))]
+pub struct ClassCounters {
+    /// Failed requests by [`Failure`].
+    pub failures: [DeviceAtomicU64; FAILURES],
+    /// Requests served, if the heap counts them.
+    pub served: DeviceAtomicU64,
+    /// Bytes asked for by the requests served, if the heap counts them.
+    pub asked: DeviceAtomicU64,
+}
+
+impl ClassCounters {
+    /// All zero.
+    #[must_use]
+    pub fn zero() -> Self {
+        Self {
+            failures: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
+            served: DeviceAtomicU64::new(0),
+            asked: DeviceAtomicU64::new(0),
+        }
+    }
+
+    /// Counts `count` failed requests.
+    pub fn count_failures(&self, failure: Failure, count: u32) {
+        self.failures[failure as usize].fetch_add(u64::from(count), Ordering::Relaxed);
+    }
+
+    /// Counts a request of `bytes` that was served.
+    #[inline(always)]
+    pub fn count_served(&self, bytes: u64) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        self.asked.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

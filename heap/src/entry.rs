@@ -1,0 +1,151 @@
+//! What a page is used for: one 64-bit word per page, which tells `free` all it needs.
+//!
+//! | bits | slab | run |
+//! |---|---|---|
+//! | 0–1 | kind 1 | kind 2 |
+//! | 2–9 | class | – |
+//! | 10–12 | order: the slab has `2^order` pages, aligned | – |
+//! | 13–17 | multiplier of the slot size | – |
+//! | 18–22 | shift of the slot size | – |
+//! | 32–63 | reciprocal of the multiplier | pages of the run |
+//!
+//! Kind 0 is a page that is free or lies inside a run. All pages of a slab carry the slab's word;
+//! of a run only the first page does.
+
+use crate::class;
+
+/// A page's use, see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry(pub u64);
+
+/// What kind of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Free, or not the first page of a run.
+    Blank,
+    /// Part of a slab.
+    Slab,
+    /// First page of a run.
+    Run,
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "fields are masked to their widths")]
+impl Entry {
+    /// A page without use.
+    pub const BLANK: Self = Self(0);
+
+    /// A page of a slab of `2^order` pages.
+    #[must_use]
+    pub const fn slab(class: u32, order: u32) -> Self {
+        let (multiplier, shift) = class::parts(class);
+        let fields = 1 | class << 2 | order << 10 | multiplier << 13 | shift << 18;
+        Self((class::reciprocal(multiplier) as u64) << 32 | fields as u64)
+    }
+
+    /// The first of `pages` pages.
+    #[must_use]
+    pub const fn run(pages: u32) -> Self {
+        Self((pages as u64) << 32 | 2)
+    }
+
+    /// What kind of use this is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self.0 & 3 {
+            1 => Kind::Slab,
+            2 => Kind::Run,
+            _ => Kind::Blank,
+        }
+    }
+
+    /// Class of the slab.
+    #[inline(always)]
+    #[must_use]
+    pub const fn class(self) -> u32 {
+        self.0 as u32 >> 2 & 0xff
+    }
+
+    /// Binary logarithm of the slab's pages.
+    #[inline(always)]
+    #[must_use]
+    pub const fn order(self) -> u32 {
+        self.0 as u32 >> 10 & 7
+    }
+
+    /// Multiplier of the slot size.
+    #[inline(always)]
+    #[must_use]
+    pub const fn multiplier(self) -> u32 {
+        self.0 as u32 >> 13 & 31
+    }
+
+    /// Shift of the slot size.
+    #[inline(always)]
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        self.0 as u32 >> 18 & 31
+    }
+
+    /// Reciprocal of the multiplier.
+    #[inline(always)]
+    #[must_use]
+    pub const fn reciprocal(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Pages of the run.
+    #[inline(always)]
+    #[must_use]
+    pub const fn run_pages(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// First page of the slab that `page` belongs to.
+    #[inline(always)]
+    #[must_use]
+    pub const fn head(self, page: u32) -> u32 {
+        page >> self.order() << self.order()
+    }
+
+    /// The slot that begins `offset` bytes into the slab, if one begins there.
+    #[inline(always)]
+    #[must_use]
+    pub const fn slot_at(self, offset: u32) -> Option<u32> {
+        let number = offset >> self.shift();
+        let slot = class::divide(number, self.reciprocal());
+        if (slot * self.multiplier()) << self.shift() == offset {
+            Some(slot)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slab_entry_gives_back_what_it_was_made_of() {
+        for class in 0..172 {
+            for order in 0..7 {
+                let entry = Entry::slab(class, order);
+                assert_eq!((entry.kind(), entry.class(), entry.order()), (Kind::Slab, class, order));
+                assert_eq!(entry.multiplier() << entry.shift(), class::slot_bytes(class));
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_slot_is_one() {
+        for class in 0..40 {
+            let entry = Entry::slab(class, 0);
+            let size = class::slot_bytes(class);
+            for offset in 0..8 * size {
+                let expected = (offset % size == 0).then_some(offset / size);
+                assert_eq!(entry.slot_at(offset), expected, "class {class} offset {offset}");
+            }
+        }
+    }
+}

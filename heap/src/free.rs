@@ -1,0 +1,124 @@
+//! Giving a block back: one atomic on the bitmap for each warp and word, one on the slab's use.
+//!
+//! The bitmap's old word tells for nothing whether the block was handed out: if its bit was
+//! already 0, it was freed before or never allocated. Then nothing changed, and the misuse is
+//! counted.
+
+use crate::counters::Misuse;
+use crate::entry::{Entry, Kind};
+use crate::heap::Heap;
+use simt::atomic::Ordering;
+use simt::warp;
+
+impl Heap {
+    /// Frees a block that this heap's `malloc` or its like gave; NULL is nothing to free. A
+    /// pointer that is no block of this heap, or a block that is not handed out, changes nothing
+    /// and is counted. Lanes may call in any divergence.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may use the block after this begins. The pointer must have come to this thread by
+    /// synchronisation (release and acquire, or a new launch), as with any `free`.
+    #[inline(always)]
+    pub unsafe fn free(&self, pointer: *mut u8) {
+        if pointer.is_null() {
+            return;
+        }
+        let address = pointer as u64;
+        let Some((page, entry)) = self.look_up(address) else {
+            self.report_misuse(Misuse::Foreign, address);
+            return;
+        };
+        match entry.kind() {
+            Kind::Slab => self.free_slot(page, entry, address),
+            Kind::Run => self.free_run(page, entry, address),
+            Kind::Blank => self.report_misuse(Misuse::NotAllocated, address),
+        }
+    }
+
+    /// Page and entry of an address, if it lies in the heap.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "a page number is at most 2^17")]
+    pub(crate) fn look_up(&self, address: u64) -> Option<(u32, Entry)> {
+        let offset = address.wrapping_sub(self.base);
+        if offset >= self.capacity {
+            return None;
+        }
+        let page = (offset >> self.page_shift) as u32;
+        // Relaxed: the thread got the block after its slab's entries were written, see
+        // `Stripe::draw`; for a wild pointer any value will do.
+        Some((page, Entry(self.entry(page).load(Ordering::Relaxed))))
+    }
+
+    /// Offset in bytes of an address from the beginning of its slab.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "slabs are at most 2 GiB")]
+    pub(crate) fn offset_in_slab(&self, head: u32, address: u64) -> u32 {
+        (address - self.page_address(head)) as u32
+    }
+
+    #[inline(always)]
+    fn free_slot(&self, page: u32, entry: Entry, address: u64) {
+        let head = entry.head(page);
+        let slot = entry.slot_at(self.offset_in_slab(head, address));
+        let index = self.slot_word_index(head, slot.unwrap_or(0));
+        let bit = slot.map_or(0, |slot| 1 << (slot & 31));
+
+        let active = warp::active_mask();
+        let group = warp::match_any(active, index);
+        let leader = group.trailing_zeros();
+        let bits = or_in_groups(active, group, leader, index, bit);
+        // What the lanes did to their blocks comes before the leader's release.
+        warp::sync(active);
+        let mut taken = 0;
+        if warp::lane_id() == leader {
+            // Release: pairs with the acquire of `malloc` that sets the bit again.
+            taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
+            if taken != 0 {
+                self.release(head, entry, taken.count_ones());
+            }
+            if bits.count_ones() < group.count_ones() {
+                self.report_repeats(group.count_ones() - bits.count_ones(), slot, address);
+            }
+        }
+        taken = warp::shuffle(active, taken, leader);
+        if taken & bit == 0 && slot.is_some() {
+            self.report_misuse(Misuse::NotAllocated, address);
+        }
+    }
+
+    /// Counts lanes of a group beyond its distinct slots: some freed the same block, and those
+    /// without a slot had a pointer into the middle of one.
+    #[cold]
+    #[inline(never)]
+    fn report_repeats(&self, count: u32, slot: Option<u32>, address: u64) {
+        let misuse = if slot.is_some() {
+            Misuse::NotAllocated
+        } else {
+            Misuse::Interior
+        };
+        for _ in 0..count {
+            self.report_misuse(misuse, address);
+        }
+    }
+}
+
+/// The or of `bit` over the lanes of the caller's group, for all groups of `active` at once.
+#[inline(always)]
+fn or_in_groups(active: u32, group: u32, leader: u32, key: u32, bit: u32) -> u32 {
+    if group == active {
+        return warp::reduce_or(active, bit);
+    }
+    let mut result = bit;
+    let shared = warp::lane_id() == leader && !group.is_power_of_two();
+    let mut pending = warp::ballot(active, shared);
+    while pending != 0 {
+        let chosen = warp::shuffle(active, key, pending.trailing_zeros());
+        let all = warp::reduce_or(active, if key == chosen { bit } else { 0 });
+        if key == chosen {
+            result = all;
+        }
+        pending &= pending - 1;
+    }
+    result
+}

@@ -1,0 +1,289 @@
+//! How a heap of a given capacity is laid out: page size, classes, stripes, and where each array
+//! of the metadata begins.
+//!
+//! The number of pages is bounded ([`MAX_PAGES`]), so the page size follows the capacity and
+//! everything that is kept per page has a bounded size; only the slots' bitmap, one bit for each
+//! 16 bytes, grows with the heap.
+
+use crate::class::{self, MAX_CLASSES};
+use crate::counters::ClassCounters;
+use crate::heap::Globals;
+use crate::page_set::{SetHead, WORD_PAGES};
+use crate::slab::SlabState;
+use crate::stripe::Stripe;
+use bytemuck::{Pod, Zeroable};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
+
+/// Pages of a heap at most.
+pub const MAX_PAGES: u32 = 1 << 17;
+/// Smallest page size in bytes.
+pub const MIN_PAGE_BYTES: u64 = 1 << 10;
+/// Smallest capacity in bytes.
+pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
+/// Largest capacity in bytes (4 TiB: slot bitmap words are counted in 32 bits).
+pub const MAX_CAPACITY: u64 = 1 << 42;
+/// Slabs have at most `2^MAX_ORDER` pages: one word of the free set.
+pub const MAX_ORDER: u32 = 6;
+/// Stripes of a class at most.
+pub const MAX_STRIPES: u32 = 128;
+/// Slots that a slab has at least, where the heap is large enough.
+const WISHED_SLOTS: u64 = 8;
+/// Slots of a slab at most.
+pub const MAX_SLOTS: u64 = 1 << 16;
+/// Each array begins at a multiple of this, the size of two L2 lines.
+const ARRAY_ALIGNMENT: u64 = 256;
+
+/// Shape of a heap. Plain old data, computed alike by the host and the device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Layout {
+    /// Bytes that can be allocated: pages times page size.
+    pub capacity: u64,
+    /// Binary logarithm of the page size in bytes.
+    pub page_shift: u32,
+    /// Number of pages.
+    pub page_count: u32,
+    /// Number of size classes.
+    pub class_count: u32,
+    /// Largest slot in bytes; larger requests get runs of pages.
+    pub largest_slot: u32,
+    /// Stripes per class in the stripe array; a power of two.
+    pub stripes: u32,
+    /// Largest order of a slab.
+    pub max_order: u32,
+    /// Offsets of the arrays from the metadata's first byte.
+    pub offsets: Offsets,
+    /// Size of the metadata in bytes.
+    pub metadata_bytes: u64,
+}
+
+/// Offsets in bytes of the arrays of the metadata.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Offsets {
+    /// The globals that change: one [`Globals`].
+    pub globals: u64,
+    /// [`ClassInfo`] by class.
+    pub classes: u64,
+    /// [`ClassCounters`] by class; the last is for runs.
+    pub counters: u64,
+    /// Set heads: the free pages, then the listed slabs by class.
+    pub set_heads: u64,
+    /// Summaries of the sets.
+    pub set_summaries: u64,
+    /// Words of the sets.
+    pub set_words: u64,
+    /// Stripes: class after class.
+    pub stripes: u64,
+    /// Entries by page.
+    pub entries: u64,
+    /// Slab states by page.
+    pub slabs: u64,
+    /// The slots' bitmap.
+    pub slot_words: u64,
+}
+
+/// What a class is like in this heap; constant.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct ClassInfo {
+    /// Stripes in use, less one.
+    pub stripe_mask: u32,
+    /// Smallest order at which a slab has a slot at all.
+    pub least_order: u32,
+    /// Order that slabs have at least, while there are pages enough.
+    pub usual_order: u32,
+    /// Largest order of its slabs.
+    pub largest_order: u32,
+}
+
+/// Why a heap cannot have the capacity asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// Below [`MIN_CAPACITY`].
+    TooSmall,
+    /// Above [`MAX_CAPACITY`].
+    TooLarge,
+}
+
+struct Cursor(u64);
+
+impl Cursor {
+    fn array<T>(&mut self, length: u64) -> u64 {
+        let start = self.0.next_multiple_of(ARRAY_ALIGNMENT);
+        self.0 = start + length * size_of::<T>() as u64;
+        start
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "bounded by MAX_CAPACITY and MAX_PAGES")]
+impl Layout {
+    /// Lays out a heap of at least `capacity` bytes (rounded up to pages), scattered over at most
+    /// `stripes` stripes a class: the number of streaming multiprocessors is a good choice.
+    ///
+    /// # Errors
+    ///
+    /// When the capacity is out of bounds.
+    pub fn new(capacity: u64, stripes: u32) -> Result<Self, LayoutError> {
+        if capacity < MIN_CAPACITY {
+            return Err(LayoutError::TooSmall);
+        }
+        if capacity > MAX_CAPACITY {
+            return Err(LayoutError::TooLarge);
+        }
+        let page_bytes = capacity
+            .div_ceil(u64::from(MAX_PAGES))
+            .next_power_of_two()
+            .max(MIN_PAGE_BYTES);
+        let page_count = capacity.div_ceil(page_bytes) as u32;
+        // A slab is at most a 64th of the heap.
+        let max_order = (page_count / 64).max(1).ilog2().min(MAX_ORDER);
+        let largest_slot = ((page_bytes << max_order) / WISHED_SLOTS).max(128) as u32;
+        let class_count = class::class_of(largest_slot) + 1;
+        debug_assert!(class_count <= MAX_CLASSES);
+        let mut layout = Self {
+            capacity: u64::from(page_count) * page_bytes,
+            page_shift: page_bytes.ilog2(),
+            page_count,
+            class_count,
+            largest_slot,
+            stripes: 1 << stripes.clamp(1, MAX_STRIPES).ilog2(),
+            max_order,
+            offsets: Offsets::zeroed(),
+            metadata_bytes: 0,
+        };
+        layout.place_arrays();
+        Ok(layout)
+    }
+
+    fn place_arrays(&mut self) {
+        let classes = u64::from(self.class_count);
+        let pages = u64::from(self.page_count);
+        let sets = u64::from(self.set_count());
+        // The heap's own head comes first.
+        let mut cursor = Cursor(size_of::<crate::Heap>() as u64);
+        self.offsets = Offsets {
+            globals: cursor.array::<Globals>(1),
+            classes: cursor.array::<ClassInfo>(classes),
+            counters: cursor.array::<ClassCounters>(classes + 1),
+            set_heads: cursor.array::<SetHead>(sets),
+            set_summaries: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.summary_words())),
+            set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
+            stripes: cursor.array::<Stripe>(classes * u64::from(self.stripes)),
+            entries: cursor.array::<DeviceAtomicU64>(pages),
+            slabs: cursor.array::<SlabState>(pages),
+            slot_words: cursor.array::<DeviceAtomicU32>(self.slot_word_count()),
+        };
+        self.metadata_bytes = cursor.0.next_multiple_of(ARRAY_ALIGNMENT);
+    }
+
+    /// Page size in bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        1 << self.page_shift
+    }
+
+    /// Words of each page set.
+    #[must_use]
+    pub fn set_words(&self) -> u32 {
+        self.page_count.div_ceil(WORD_PAGES)
+    }
+
+    /// Summary words of each page set.
+    #[must_use]
+    pub fn summary_words(&self) -> u32 {
+        self.set_words().div_ceil(WORD_PAGES)
+    }
+
+    /// Page sets: the free pages, and the listed slabs of each class.
+    #[must_use]
+    pub fn set_count(&self) -> u32 {
+        1 + self.class_count
+    }
+
+    /// Words of the slots' bitmap.
+    #[must_use]
+    pub fn slot_word_count(&self) -> u64 {
+        self.capacity / 16 / 32
+    }
+
+    /// Slots of a slab of `2^order` pages.
+    #[inline(always)]
+    #[must_use]
+    pub fn slots(&self, class: u32, order: u32) -> u32 {
+        // In units of 8 bytes both fit 32 bits: slabs are at most 2 GiB.
+        (1_u32 << (self.page_shift + order - 3)) / (class::slot_bytes(class) >> 3)
+    }
+
+    /// What class `class` is like in this heap.
+    #[must_use]
+    pub fn class_info(&self, class: u32) -> ClassInfo {
+        let slot = u64::from(class::slot_bytes(class));
+        let order_for = |slots: u64| {
+            (slot * slots)
+                .div_ceil(self.page_bytes())
+                .next_power_of_two()
+                .ilog2()
+                .min(self.max_order)
+        };
+        let usual_order = order_for(WISHED_SLOTS);
+        let largest_order = (MAX_SLOTS * slot / self.page_bytes())
+            .max(1)
+            .ilog2()
+            .clamp(usual_order, self.max_order);
+        // The usual slabs of all stripes of a class take at most a 128th of the heap.
+        let stripes = (self.capacity / 128 / (self.page_bytes() << usual_order)).max(1);
+        ClassInfo {
+            stripe_mask: (1 << stripes.ilog2().min(self.stripes.ilog2())) - 1,
+            least_order: order_for(1),
+            usual_order,
+            largest_order,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities_keep_their_promises() {
+        for capacity in [
+            MIN_CAPACITY,
+            1 << 20,
+            (1 << 20) + 1,
+            1 << 26,
+            1 << 30,
+            16 << 30,
+            100 << 30,
+            141 << 30,
+            MAX_CAPACITY,
+        ] {
+            let layout = Layout::new(capacity, 132).expect("in bounds");
+            assert!(layout.capacity >= capacity && layout.page_count <= MAX_PAGES);
+            assert!(layout.capacity - capacity < layout.page_bytes());
+            assert!(layout.class_count <= MAX_CLASSES);
+            assert_eq!(class::slot_bytes(layout.class_count - 1), layout.largest_slot);
+            assert!(layout.stripes == 128);
+            for class in 0..layout.class_count {
+                let info = layout.class_info(class);
+                assert!(info.least_order <= info.usual_order);
+                assert!(info.usual_order <= info.largest_order);
+                assert!(layout.slots(class, info.least_order) >= 1);
+                assert!(layout.slots(class, info.largest_order) <= 1 << 22);
+            }
+        }
+    }
+
+    #[test]
+    fn metadata_is_a_small_share_of_a_large_heap() {
+        let layout = Layout::new(16 << 30, 132).expect("in bounds");
+        assert!(layout.metadata_bytes < layout.capacity / 64);
+    }
+
+    #[test]
+    fn out_of_bounds_is_refused() {
+        assert_eq!(Layout::new(0, 1), Err(LayoutError::TooSmall));
+        assert_eq!(Layout::new(u64::MAX, 1), Err(LayoutError::TooLarge));
+    }
+}

@@ -1,0 +1,58 @@
+//! The allocator: `malloc` and `free` for any number of threads, from one heap in device memory.
+//!
+//! One source runs on the GPU and on the CPU, in the words of [`simt`]. It knows no host, no CUDA
+//! and does no I/O.
+//!
+//! # Words
+//!
+//! A **page** is the unit of the heap's memory; a **slab** is one or more pages given to a **size
+//! class**; a **slot** is one allocation in a slab; a **stripe** is the share of a class that the
+//! warps of one multiprocessor draw from, so that warps scatter instead of colliding.
+//! (Steinberger et al., "ScatterAlloc", `InPar` 2012, is where the scattering comes from.)
+//!
+//! # Invariants
+//!
+//! 1. A slot's bit in the bitmap is set exactly while the slot is handed out. A page is free, or
+//!    part of one slab, or part of one run.
+//! 2. Blocks do not overlap, lie inside the heap, are aligned and at least as large as asked.
+//! 3. When everything is freed, every page is free or in a slab that a request for pages reclaims,
+//!    and one request for the whole heap succeeds.
+//! 4. When no thread is in the allocator, a slab's use equals its slots handed out plus the units
+//!    of the stripe that has it.
+//! 5. User memory is neither read nor written (but for `calloc`'s zeroes and `realloc`'s copy).
+//!
+//! Which atomic carries which promise is written in `docs/memory-order.md`.
+//!
+//! # Where to read
+//!
+//! [`malloc`](Heap::malloc) draws from a [stripe], by way of a [ticket], and claims bits of a
+//! slab. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
+//! free pages (`pages`, `page_set`); if that fails, `scavenge` looks everywhere else.
+//! [`free`](Heap::free) clears bits and lowers the slab's use, which moves the slab through its
+//! life (`slab`).
+
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+
+extern crate scatterheap_simt as simt;
+
+pub mod array;
+pub mod class;
+pub mod counters;
+pub mod entry;
+mod free;
+mod heap;
+mod initialise;
+pub mod layout;
+mod malloc;
+pub mod page_set;
+mod pages;
+mod refill;
+mod request;
+mod run;
+mod scavenge;
+pub mod slab;
+pub mod stripe;
+pub mod ticket;
+
+pub use heap::{COUNT_BYTES, Globals, Heap, MAGIC, Padded};
+pub use initialise::Share;

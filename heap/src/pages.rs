@@ -1,0 +1,255 @@
+//! Pages: aligned blocks for slabs, and runs for large requests.
+//!
+//! A block of a slab lies in one word of the free set, so taking it is one compare-exchange. A
+//! run may span words: it is claimed word by word in ascending order and given back if one is
+//! not as it was seen. Of several threads that claim overlapping runs, the one that claims the
+//! highest word succeeds, so some thread always gets on. There is no lock.
+
+use crate::heap::Heap;
+use crate::page_set::{PageSet, WORD_PAGES, low_bits};
+use simt::atomic::Ordering;
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The first page of what is now the caller's.
+    Page(u32),
+    /// Nothing, and nothing that could have served was in transit.
+    Nothing,
+    /// Nothing, but pages were on their way: search again.
+    Unsettled,
+}
+
+/// Bits of `word` at which an aligned block of `2^order` set bits begins.
+fn block_starts(word: u64, order: u32) -> u64 {
+    /// Positions that are multiples of 1, 2, 4, … 64.
+    const ALIGNED: [u64; 7] = [
+        u64::MAX,
+        0x5555_5555_5555_5555,
+        0x1111_1111_1111_1111,
+        0x0101_0101_0101_0101,
+        0x0001_0001_0001_0001,
+        0x0000_0001_0000_0001,
+        1,
+    ];
+    let mut starts = word;
+    for step in 0..order {
+        starts &= starts >> (1 << step);
+    }
+    starts & ALIGNED[order as usize]
+}
+
+/// Takes an aligned block of `2^order` pages from one word.
+fn take_block(pages: &PageSet<'_>, index: u32, order: u32) -> Option<u32> {
+    let mut word = pages.word(index).load(Ordering::Relaxed);
+    loop {
+        let starts = block_starts(word, order);
+        if starts == 0 {
+            return None;
+        }
+        let start = starts.trailing_zeros();
+        match pages.take(index, low_bits(1 << order) << start) {
+            Ok(()) => return Some(index * WORD_PAGES + start),
+            Err(found) => word = found,
+        }
+    }
+}
+
+impl Heap {
+    /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
+    /// Callers with different `scatter` try different blocks first.
+    pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
+        let pages = self.free_pages();
+        let start = pages.nth_word(scatter >> (6 - order));
+        let mut from = start;
+        while let Some(index) = pages.next_word(from) {
+            if let Some(page) = take_block(&pages, index, order) {
+                return Some(page);
+            }
+            from = index + 1;
+        }
+        from = 0;
+        while let Some(index) = pages.next_word(from) {
+            if index >= start {
+                return None;
+            }
+            if let Some(page) = take_block(&pages, index, order) {
+                return Some(page);
+            }
+            from = index + 1;
+        }
+        None
+    }
+
+    /// Takes an aligned block of `2^order` pages, looking at every word.
+    pub(crate) fn take_block_anywhere(&self, order: u32) -> Found {
+        let pages = self.free_pages();
+        let count = pages.count();
+        if count < 1 << order {
+            return Found::Nothing;
+        }
+        let mut seen = 0;
+        for index in 0..pages.word_count() {
+            seen += pages.word(index).load(Ordering::Relaxed).count_ones();
+            if let Some(page) = take_block(&pages, index, order) {
+                return Found::Page(page);
+            }
+        }
+        if seen < count {
+            Found::Unsettled
+        } else {
+            Found::Nothing
+        }
+    }
+
+    /// Takes a run of `length` pages whose first page has an address that is a multiple of
+    /// `alignment` (a power of two, in bytes).
+    pub(crate) fn take_run(&self, length: u32, alignment: u64, start: u32) -> Found {
+        let pages = self.free_pages();
+        let count = pages.count();
+        if count < length {
+            return Found::Nothing;
+        }
+        let mut search = RunSearch::new(self, length, alignment);
+        loop {
+            let mut clashed = false;
+            for (from, to) in [(start, pages.word_count()), (0, pages.word_count())] {
+                while let Some(first) = search.find(&pages, from, to) {
+                    if claim_run(&pages, first, length) {
+                        return Found::Page(first);
+                    }
+                    clashed = true;
+                    self.raise_epoch();
+                }
+            }
+            if !clashed {
+                break;
+            }
+        }
+        if search.seen < count {
+            Found::Unsettled
+        } else {
+            Found::Nothing
+        }
+    }
+
+    /// Gives back `length` pages from `first` on.
+    pub(crate) fn give_run(&self, first: u32, length: u32) {
+        let pages = self.free_pages();
+        pages.announce(length);
+        for_each_word(first, length, |index, mask| pages.insert(index, mask));
+        self.raise_epoch();
+    }
+}
+
+/// Calls `act` with each word that a run touches and the run's bits in it, in ascending order.
+fn for_each_word(first: u32, length: u32, mut act: impl FnMut(u32, u64)) {
+    let (mut page, end) = (first, first + length);
+    while page < end {
+        let offset = page % WORD_PAGES;
+        let here = (WORD_PAGES - offset).min(end - page);
+        act(page / WORD_PAGES, low_bits(here) << offset);
+        page += here;
+    }
+}
+
+/// Takes all pages of a run, or none and false.
+fn claim_run(pages: &PageSet<'_>, first: u32, length: u32) -> bool {
+    let mut claimed = 0;
+    let mut failed = false;
+    for_each_word(first, length, |index, mask| {
+        failed = failed || pages.take(index, mask).is_err();
+        if !failed {
+            claimed += mask.count_ones();
+        }
+    });
+    if failed {
+        // The count was never lowered, so these are still counted.
+        for_each_word(first, claimed, |index, mask| pages.insert(index, mask));
+    }
+    !failed
+}
+
+/// A search for a run of free pages.
+struct RunSearch {
+    length: u32,
+    /// First pages must be `phase` modulo `step`.
+    step: u32,
+    phase: u32,
+    /// Free pages seen in the last search, as far as it went.
+    seen: u32,
+}
+
+impl RunSearch {
+    #[allow(clippy::cast_possible_truncation, reason = "a step is at most the page count, or 2^31")]
+    fn new(heap: &Heap, length: u32, alignment: u64) -> Self {
+        let step = (alignment >> heap.page_shift).clamp(1, 1 << 31) as u32;
+        // Pages from an aligned address on to the base.
+        let behind = (heap.base >> heap.page_shift) as u32 & (step - 1);
+        Self {
+            length,
+            step,
+            phase: (step - behind) & (step - 1),
+            seen: 0,
+        }
+    }
+
+    /// First page at or after `page` where a run may begin.
+    fn align(&self, page: u32) -> u32 {
+        page + (self.phase.wrapping_sub(page) & (self.step - 1))
+    }
+
+    /// Finds free pages in words `from..to`; they may be gone when they are claimed.
+    fn find(&mut self, pages: &PageSet<'_>, from: u32, to: u32) -> Option<u32> {
+        self.seen = 0;
+        // The run that ends before the current page begins here.
+        let mut begin = from * WORD_PAGES;
+        for index in from..to {
+            let mut free = pages.word(index).load(Ordering::Relaxed);
+            self.seen += free.count_ones();
+            let base = index * WORD_PAGES;
+            if free == 0 {
+                begin = base + WORD_PAGES;
+                continue;
+            }
+            loop {
+                // Up to the next page that is not free, the run goes on.
+                let taken = (!free).trailing_zeros();
+                let first = self.align(begin);
+                if (base + taken).saturating_sub(first) >= self.length {
+                    return Some(first);
+                }
+                if taken == WORD_PAGES {
+                    break;
+                }
+                begin = base + taken + 1;
+                // Pages below `begin` now count as free, which `begin` makes up for.
+                free |= low_bits(taken + 1);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_free() {
+        let word = 0b1111_1111_0111_1110_u64;
+        assert_eq!(block_starts(word, 0), word);
+        assert_eq!(block_starts(word, 1), 0b0101_0101_0001_0100);
+        assert_eq!(block_starts(word, 2), 0b0001_0001_0000_0000);
+        assert_eq!(block_starts(word, 3), 0b1_0000_0000);
+        assert_eq!(block_starts(u64::MAX, 6), 1);
+        assert_eq!(block_starts(u64::MAX - 1, 6), 0);
+    }
+
+    #[test]
+    fn a_run_touches_each_word_once() {
+        let mut touched = Vec::new();
+        for_each_word(60, 70, |index, mask| touched.push((index, mask)));
+        assert_eq!(touched, [(0, 0xf << 60), (1, u64::MAX), (2, 3)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The rest of the malloc family: zeroed, aligned, resized.
+
+use crate::class;
+use crate::counters::{Failure, Misuse};
+use crate::entry::Kind;
+use crate::heap::Heap;
+use core::alloc::Layout as Request;
+use core::ptr;
+use simt::atomic::Ordering;
+
+impl Heap {
+    /// Allocates `count * size` bytes, all zero. NULL as for [`malloc`](Self::malloc), and when
+    /// the product overflows.
+    #[inline]
+    #[must_use]
+    pub fn calloc(&self, count: u64, size: u64) -> *mut u8 {
+        let Some(bytes) = count.checked_mul(size) else {
+            self.run_counters().count_failures(Failure::Impossible, 1);
+            return ptr::null_mut();
+        };
+        let block = self.malloc(bytes);
+        if !block.is_null() {
+            // SAFETY: the block has that many bytes and is this thread's alone. Blocks are
+            // multiples of 16 bytes, and aligned so.
+            unsafe { fill_words(block.cast(), bytes.div_ceil(8)) };
+        }
+        block
+    }
+
+    /// Allocates for a `core::alloc::Layout`: any power of two of alignment, also beyond the page
+    /// size. NULL as for [`malloc`](Self::malloc).
+    #[inline]
+    #[must_use]
+    pub fn aligned_alloc(&self, request: Request) -> *mut u8 {
+        let (bytes, alignment) = (request.size() as u64, request.align() as u64);
+        if alignment <= 16 {
+            return self.malloc(bytes);
+        }
+        match self.aligned_class(bytes, alignment) {
+            Some(class) => self.malloc_slot(class, bytes),
+            None => self.malloc_run(bytes, alignment),
+        }
+    }
+
+    /// The smallest class whose slots hold `bytes` and are all multiples of `alignment`.
+    #[allow(clippy::cast_possible_truncation, reason = "checked against the largest slot")]
+    fn aligned_class(&self, bytes: u64, alignment: u64) -> Option<u32> {
+        let least = bytes.max(alignment);
+        if bytes == 0 || alignment > 1 << self.page_shift || least > u64::from(self.largest_slot) {
+            return None;
+        }
+        // A power of two follows within an octave, and serves every smaller alignment.
+        (class::class_of(least as u32)..self.layout().class_count)
+            .find(|class| u64::from(class::slot_bytes(*class)) & (alignment - 1) == 0)
+    }
+
+    /// Bytes that the block at `pointer` has, at least as many as were asked for; 0 if it is no
+    /// block of this heap.
+    #[must_use]
+    pub fn usable_size(&self, pointer: *const u8) -> u64 {
+        let address = pointer as u64;
+        let Some((page, entry)) = self.look_up(address) else {
+            return 0;
+        };
+        let head = entry.head(page);
+        match entry.kind() {
+            Kind::Slab => match entry.slot_at(self.offset_in_slab(head, address)) {
+                Some(slot) if self.is_handed_out(head, slot) => {
+                    u64::from(entry.multiplier() << entry.shift())
+                }
+                _ => 0,
+            },
+            Kind::Run if self.page_address(page) == address => {
+                u64::from(entry.run_pages()) << self.page_shift
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_handed_out(&self, head: u32, slot: u32) -> bool {
+        // Relaxed: the bit is the caller's own while the block is.
+        let word = self.slot_word(self.slot_word_index(head, slot));
+        word.load(Ordering::Relaxed) & 1 << (slot & 31) != 0
+    }
+
+    /// Gives a block of `bytes` bytes that begins as the block at `pointer` did: the same block
+    /// where it fits and wastes less than half, else a new one. NULL for `pointer` is `malloc`; 0
+    /// bytes is `free` and gives NULL. If NULL is given for other sizes, the old block stays.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free); if another pointer is given, the old one is dead.
+    #[inline]
+    pub unsafe fn realloc(&self, pointer: *mut u8, bytes: u64) -> *mut u8 {
+        if pointer.is_null() {
+            return self.malloc(bytes);
+        }
+        if bytes == 0 {
+            // SAFETY: as the caller promises.
+            unsafe { self.free(pointer) };
+            return ptr::null_mut();
+        }
+        let usable = self.usable_size(pointer);
+        if usable == 0 {
+            self.report_misuse(Misuse::NotAllocated, pointer as u64);
+            return ptr::null_mut();
+        }
+        if bytes <= usable && usable - bytes <= usable / 2 {
+            return pointer;
+        }
+        let block = self.malloc(bytes);
+        if !block.is_null() {
+            // SAFETY: both blocks have that many bytes, which are multiples of 8 in both; they
+            // are different blocks, and the old one dies here as the caller promises.
+            unsafe {
+                copy_words(pointer.cast(), block.cast(), bytes.min(usable).div_ceil(8));
+                self.free(pointer);
+            }
+        }
+        block
+    }
+}
+
+/// Sets `count` words to zero.
+///
+/// # Safety
+///
+/// `words` must point to `count` words that the caller may write.
+unsafe fn fill_words(words: *mut u64, count: u64) {
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as the caller promises.
+        unsafe { words.add(index).write(0) };
+    }
+}
+
+/// Copies `count` words.
+///
+/// # Safety
+///
+/// As for `ptr::copy_nonoverlapping`.
+unsafe fn copy_words(from: *const u64, to: *mut u64, count: u64) {
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as the caller promises.
+        unsafe { to.add(index).write(from.add(index).read()) };
+    }
+}

@@ -1,0 +1,102 @@
+//! Large requests: runs of pages, up to the whole heap.
+
+use crate::counters::{Failure, Misuse};
+use crate::entry::{Entry, Kind};
+use crate::heap::{COUNT_BYTES, Heap, own_stripe};
+use crate::pages::Found;
+use core::ptr;
+use simt::atomic::Ordering;
+use simt::time;
+
+/// Nanoseconds between two looks while pages are on their way.
+const NAP: u32 = 200;
+/// Searches begin at one of this many places, so that threads do not all try the same run.
+const STARTS: u32 = 64;
+
+impl Heap {
+    /// Allocates a run of pages for `bytes`, at an address that is a multiple of `alignment`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malloc_run(&self, bytes: u64, alignment: u64) -> *mut u8 {
+        if bytes == 0 {
+            return ptr::null_mut();
+        }
+        let counters = self.run_counters();
+        if bytes > self.capacity || !alignment.is_power_of_two() {
+            counters.count_failures(Failure::Impossible, 1);
+            return ptr::null_mut();
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "at most the page count")]
+        let length = bytes.div_ceil(1 << self.page_shift) as u32;
+        match self.find_run(length, alignment) {
+            Ok(first) => {
+                // Relaxed: whoever frees the block got it from this thread.
+                self.entry(first).store(Entry::run(length).0, Ordering::Relaxed);
+                self.free_pages().settle(length);
+                if self.flags & COUNT_BYTES != 0 {
+                    counters.count_served(bytes);
+                }
+                self.page_address(first) as *mut u8
+            }
+            Err(failure) => {
+                counters.count_failures(failure, 1);
+                ptr::null_mut()
+            }
+        }
+    }
+
+    fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
+        loop {
+            let epoch = self.epoch();
+            match self.take_run(length, alignment, self.run_start(length)) {
+                Found::Page(first) => return Ok(first),
+                Found::Unsettled => {}
+                Found::Nothing => {
+                    if !self.reclaim_idle() && self.epoch() == epoch {
+                        return Err(if self.free_pages().count() >= length {
+                            Failure::Fragmented
+                        } else {
+                            Failure::Exhausted
+                        });
+                    }
+                    continue;
+                }
+            }
+            time::nanosleep(NAP);
+        }
+    }
+
+    /// Word at which the calling lane begins its search for a run. Small runs begin in the upper
+    /// half, away from the slabs.
+    fn run_start(&self, length: u32) -> u32 {
+        let words = self.layout().set_words();
+        if length > self.layout().page_count / STARTS {
+            return 0;
+        }
+        let place = (own_stripe().wrapping_mul(7) + simt::warp::lane_id()) % STARTS;
+        words / 2 + words / 2 * place / STARTS
+    }
+
+    /// Frees the run that begins at `page`, if `address` is where it begins.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_run(&self, page: u32, entry: Entry, address: u64) {
+        if self.page_address(page) != address {
+            self.report_misuse(Misuse::Interior, address);
+            return;
+        }
+        // AcqRel: of two that free the same run, one sees that it is gone; and what this thread
+        // did to the block comes before the pages are free.
+        let taken = self.entry(page).compare_exchange(
+            entry.0,
+            Entry::BLANK.0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if taken.is_ok() && entry.kind() == Kind::Run {
+            self.give_run(page, entry.run_pages());
+        } else {
+            self.report_misuse(Misuse::NotAllocated, address);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The life of a slab.
+//!
+//! A slab is an aligned block of pages that holds slots of one class. Its bitmap is the truth
+//! about its slots: a bit is set from `malloc` to `free`. Its *use* counts the slots handed out,
+//! plus the units that a stripe may still draw or lanes have drawn and not yet settled: while the
+//! use is not zero the slab stays what it is. So a lane that holds a unit may work on the bitmap
+//! in peace, however late it is.
+//!
+//! | state | installed flag | use | found in |
+//! |---|---|---|---|
+//! | installed | set | any | one stripe |
+//! | full | clear | its slots, or more | nowhere: the next free lists it |
+//! | listed | clear | fewer than its slots | its class's set |
+//! | retired | – | 0 | the free pages |
+//!
+//! Each change is made by exactly one thread: the one whose atomic on the use made the state
+//! change, or who took the slab out of its class's set. It *owns* the slab then: nobody else can
+//! raise its use. A bitmap is all zero whenever its slab is retired, so nobody ever clears one.
+
+use crate::entry::Entry;
+use crate::heap::Heap;
+use crate::page_set::{WORD_PAGES, low_bits};
+use simt::atomic::{DeviceAtomicU32, Ordering};
+
+/// Flag in a slab's use: a stripe has it.
+const INSTALLED: u32 = 1 << 31;
+
+/// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
+#[repr(C, align(32))]
+pub struct SlabState {
+    usage: DeviceAtomicU32,
+}
+
+impl SlabState {
+    /// A page that no slab begins at.
+    #[must_use]
+    pub fn zero() -> Self {
+        Self {
+            usage: DeviceAtomicU32::new(0),
+        }
+    }
+}
+
+/// A slab: its first page, class and order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slab {
+    pub page: u32,
+    pub class: u32,
+    pub order: u32,
+}
+
+impl Slab {
+    pub fn pages(self) -> u32 {
+        1 << self.order
+    }
+
+    /// Its pages' bits in their word of the free set.
+    fn mask(self) -> u64 {
+        low_bits(self.pages()) << (self.page % WORD_PAGES)
+    }
+}
+
+impl Heap {
+    fn usage(&self, page: u32) -> &DeviceAtomicU32 {
+        // SAFETY: the arrays of a heap are initialised and live as long as it does.
+        &unsafe { self.slabs.get(page) }.usage
+    }
+
+    /// Slots not in use, of a slab that the caller owns.
+    pub(crate) fn slots_free(&self, slab: Slab) -> u32 {
+        // Relaxed: only frees can run beside the owner, and they only raise the result.
+        let used = self.usage(slab.page).load(Ordering::Relaxed);
+        self.layout().slots(slab.class, slab.order).saturating_sub(used)
+    }
+
+    /// Whether a slab listed at `page` has at least an eighth of its slots free, as far as a look
+    /// without owning it can tell.
+    pub(crate) fn looks_roomy(&self, class: u32, page: u32) -> bool {
+        let entry = Entry(self.entry(page).load(Ordering::Relaxed));
+        let slots = self.layout().slots(class, entry.order());
+        self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8
+    }
+
+    /// Whether an installed slab has nothing in use but the `left` units of its stripe.
+    pub(crate) fn looks_idle(&self, page: u32, left: u32) -> bool {
+        self.usage(page).load(Ordering::Relaxed) == INSTALLED + left
+    }
+
+    /// Gives `units` of an owned slab to a stripe, which is published next.
+    pub(crate) fn install(&self, page: u32, units: u32) {
+        // Relaxed: publishing the stripe releases it.
+        self.usage(page).fetch_add(INSTALLED + units, Ordering::Relaxed);
+    }
+
+    /// Reserves `units` of an owned slab for the caller. True if the slab still has slots beyond
+    /// its use: the caller owns it and must list it. If not, the next free does.
+    pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
+        // Relaxed: the slab is listed with release next.
+        let before = self.usage(slab.page).fetch_add(units, Ordering::Relaxed);
+        before + units < self.layout().slots(slab.class, slab.order)
+    }
+
+    /// Takes a slab away from its stripe with `left` units that nobody has drawn.
+    pub(crate) fn uninstall(&self, slab: Slab, left: u32) {
+        self.lower_usage(slab, INSTALLED + left);
+    }
+
+    /// Gives back `count` slots or units of a slab.
+    #[inline(always)]
+    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
+        // AcqRel: the release half makes this thread's changes (to the block, and to the bitmap)
+        // visible to whoever lowers the use to zero; the acquire half is for that one.
+        let before = self.usage(head).fetch_sub(count, Ordering::AcqRel);
+        if before & INSTALLED == 0 {
+            self.after_lowering(head, entry, before, count);
+        }
+    }
+
+    /// The rest of [`release`](Self::release) where the slab may change its state.
+    #[inline(never)]
+    fn after_lowering(&self, head: u32, entry: Entry, before: u32, count: u32) {
+        let slab = Slab {
+            page: head,
+            class: entry.class(),
+            order: entry.order(),
+        };
+        self.change_state(slab, before, before - count);
+    }
+
+    fn lower_usage(&self, slab: Slab, amount: u32) {
+        // AcqRel: as in `release`.
+        let before = self.usage(slab.page).fetch_sub(amount, Ordering::AcqRel);
+        self.change_state(slab, before, before - amount);
+    }
+
+    /// Does what lowering the use from `before` to `after` asks of the thread that did it.
+    fn change_state(&self, slab: Slab, before: u32, after: u32) {
+        if after & INSTALLED != 0 {
+            return;
+        }
+        let slots = self.layout().slots(slab.class, slab.order);
+        let was_listed = before < slots;
+        match (was_listed, after) {
+            // Its lister or its taker may be at work on it. Who takes it out of the set decides.
+            (true, 0) => self.retire_if_listed(slab),
+            (false, 0) => self.retire(slab),
+            (false, _) if after < slots => self.list(slab),
+            _ => {}
+        }
+    }
+
+    /// Puts an owned slab into its class's set.
+    pub(crate) fn list(&self, slab: Slab) {
+        self.listed(slab.class).announce(1);
+        self.relist(slab);
+    }
+
+    /// Puts a slab into its class's set, where it is still counted.
+    pub(crate) fn relist(&self, slab: Slab) {
+        self.listed(slab.class)
+            .insert(slab.page / WORD_PAGES, 1 << (slab.page % WORD_PAGES));
+        self.raise_epoch();
+        // The last free may have come before the slab could be found. AcqRel on both sides: of
+        // this and that free's change of the use, the later sees what came before the other.
+        if self.usage(slab.page).fetch_add(0, Ordering::AcqRel) == 0 {
+            self.retire_if_listed(slab);
+        }
+    }
+
+    /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and
+    /// retires it. It may have been retired and be a new slab of the class by now.
+    fn retire_if_listed(&self, slab: Slab) {
+        let listed = self.listed(slab.class);
+        if !listed.remove(slab.page) {
+            return;
+        }
+        let slab = self.owned_slab(slab.page);
+        if self.usage(slab.page).load(Ordering::Acquire) == 0 {
+            self.retire(slab);
+            listed.settle(1);
+        } else {
+            self.relist(slab);
+        }
+    }
+
+    /// The slab that begins at a page, which the caller owns.
+    pub(crate) fn owned_slab(&self, page: u32) -> Slab {
+        let entry = Entry(self.entry(page).load(Ordering::Relaxed));
+        Slab {
+            page,
+            class: entry.class(),
+            order: entry.order(),
+        }
+    }
+
+    /// Makes an owned slab without use free pages.
+    fn retire(&self, slab: Slab) {
+        for page in slab.page..slab.page + slab.pages() {
+            // Relaxed: released with the pages.
+            self.entry(page).store(Entry::BLANK.0, Ordering::Relaxed);
+        }
+        let pages = self.free_pages();
+        pages.announce(slab.pages());
+        pages.insert(slab.page / WORD_PAGES, slab.mask());
+        self.raise_epoch();
+    }
+
+    /// Makes pages that the caller took from the free set a slab without use.
+    pub(crate) fn found_slab(&self, slab: Slab) {
+        let entry = Entry::slab(slab.class, slab.order).0;
+        for page in slab.page..slab.page + slab.pages() {
+            // Relaxed: released when the slab is published or listed.
+            self.entry(page).store(entry, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The share of a class that the warps of one multiprocessor draw from.
+
+use crate::ticket::Ticket;
+use simt::atomic::{DeviceAtomicU64, Ordering};
+
+/// A stripe's word, alone on its cache line: false sharing is dear in L2.
+#[repr(C, align(128))]
+pub struct Stripe {
+    word: DeviceAtomicU64,
+}
+
+impl Stripe {
+    /// A stripe of `class` without a slab.
+    #[must_use]
+    pub fn empty(class: u32) -> Self {
+        Self {
+            word: DeviceAtomicU64::new(Ticket::empty(class).0),
+        }
+    }
+
+    /// Draws `count` units; gives the word before.
+    #[inline(always)]
+    pub fn draw(&self, count: u32) -> Ticket {
+        // Acquire: pairs with `publish`, so the page entries that the refill wrote are seen by
+        // the drawer, and by whomever it hands the block to.
+        Ticket(
+            self.word
+                .fetch_add(Ticket::drawing(count), Ordering::Acquire),
+        )
+    }
+
+    /// The word as it is now.
+    pub fn look(&self) -> Ticket {
+        // Acquire: a slab that has left the stripe is then seen where it went.
+        Ticket(self.word.load(Ordering::Acquire))
+    }
+
+    /// Replaces the word. Only the crosser may do this.
+    pub fn publish(&self, ticket: Ticket) {
+        // Release: pairs with `draw` and `look`.
+        self.word.store(ticket.0, Ordering::Release);
+    }
+
+    /// Empties the stripe if its word is still `seen`, which must have units left; true if it was.
+    pub fn detach(&self, seen: Ticket) -> bool {
+        let empty = Ticket::empty(seen.class()).following(seen);
+        // AcqRel: as `look` and `publish`.
+        self.word
+            .compare_exchange(seen.0, empty.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}

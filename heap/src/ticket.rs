@@ -1,0 +1,159 @@
+//! The word of a stripe: which slab it hands out, and how much of it is left.
+//!
+//! | bits | field |
+//! |---|---|
+//! | 0–17 | first page of the slab, or [`NO_PAGE`] |
+//! | 18–20 | order of the slab |
+//! | 21–23 | density: a unit spans `2^density` slots |
+//! | 24–31 | class |
+//! | 32–35 | generation, raised by each refill |
+//! | 36–63 | units left, signed |
+//!
+//! A group of `count` lanes draws by subtracting `count` from the units left, which are the top
+//! bits, so a borrow falls off the end and the other fields never change. It owns the units from
+//! `left - count` to `left`. Exactly one group takes `left` from zero or more to below zero: the
+//! *crosser*, which alone refills the stripe. The 28 bits bear 2^27 failed draws between two
+//! refills, far more than lanes can be in flight.
+
+/// Page number that stands for "no slab". Heaps have at most [`crate::layout::MAX_PAGES`] pages.
+pub const NO_PAGE: u32 = (1 << 18) - 1;
+
+const LEFT_SHIFT: u32 = 36;
+/// Units that a stripe under refill lacks, so that nobody can draw from it.
+const REFILLING_LEFT: i32 = -1;
+
+/// A stripe's word, or what one draw from it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u64);
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "fields are masked to their widths"
+)]
+impl Ticket {
+    /// The request cannot be met. No stripe ever holds this word.
+    pub const EXHAUSTED: Self = Self(u64::MAX);
+
+    /// A stripe that has `left` units of a slab.
+    #[must_use]
+    pub const fn new(class: u32, page: u32, order: u32, density: u32, left: i32) -> Self {
+        Self(
+            page as u64
+                | (order as u64) << 18
+                | (density as u64) << 21
+                | (class as u64) << 24
+                | (left as u64) << LEFT_SHIFT,
+        )
+    }
+
+    /// A stripe without a slab: the next to draw from it refills it.
+    #[must_use]
+    pub const fn empty(class: u32) -> Self {
+        Self::new(class, NO_PAGE, 0, 0, 0)
+    }
+
+    /// A stripe without a slab that its crosser refills.
+    #[must_use]
+    pub const fn refilling(class: u32) -> Self {
+        Self::new(class, NO_PAGE, 0, 0, REFILLING_LEFT)
+    }
+
+    /// The same word, of the generation after `before`'s.
+    #[must_use]
+    pub const fn following(self, before: Self) -> Self {
+        const GENERATION: u64 = 15 << 32;
+        Self(self.0 & !GENERATION | (before.0 & GENERATION).wrapping_add(1 << 32) & GENERATION)
+    }
+
+    /// The same slab with `left` units left.
+    #[must_use]
+    pub const fn with_left(self, left: i32) -> Self {
+        Self(self.0 & ((1 << LEFT_SHIFT) - 1) | (left as u64) << LEFT_SHIFT)
+    }
+
+    /// What to add to a stripe's word to draw `count` units.
+    #[inline(always)]
+    #[must_use]
+    pub const fn drawing(count: u32) -> u64 {
+        (count as u64).wrapping_neg() << LEFT_SHIFT
+    }
+
+    /// Units left.
+    #[inline(always)]
+    #[must_use]
+    pub const fn left(self) -> i32 {
+        (self.0 as i64 >> LEFT_SHIFT) as i32
+    }
+
+    /// First page of the slab, or [`NO_PAGE`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn page(self) -> u32 {
+        self.0 as u32 & NO_PAGE
+    }
+
+    /// Whether the stripe has a slab.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_slab(self) -> bool {
+        self.page() != NO_PAGE
+    }
+
+    /// Binary logarithm of the slab's pages.
+    #[inline(always)]
+    #[must_use]
+    pub const fn order(self) -> u32 {
+        self.0 as u32 >> 18 & 7
+    }
+
+    /// Binary logarithm of the slots that a unit spans.
+    #[inline(always)]
+    #[must_use]
+    pub const fn density(self) -> u32 {
+        self.0 as u32 >> 21 & 7
+    }
+
+    /// Class of the slab.
+    #[inline(always)]
+    #[must_use]
+    pub const fn class(self) -> u32 {
+        self.0 as u32 >> 24
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawing_changes_only_the_units_left() {
+        let mut word = Ticket::new(77, 131_071, 6, 5, 40).following(Ticket::new(0, 0, 0, 0, 0));
+        for expected in [40, 8, -24, -56] {
+            assert_eq!(word.left(), expected);
+            assert_eq!(
+                (word.class(), word.page(), word.order(), word.density()),
+                (77, 131_071, 6, 5)
+            );
+            word = Ticket(word.0.wrapping_add(Ticket::drawing(32)));
+        }
+    }
+
+    #[test]
+    fn generations_wrap_and_touch_nothing_else() {
+        let mut word = Ticket::new(3, 5, 1, 2, 9);
+        for _ in 0..100 {
+            let next = Ticket::new(3, 5, 1, 2, 9).following(word);
+            assert_ne!(next, word);
+            assert_eq!((next.left(), next.class(), next.page()), (9, 3, 5));
+            word = next;
+        }
+    }
+
+    #[test]
+    fn exhausted_is_no_stripes_word() {
+        assert!(!Ticket::EXHAUSTED.has_slab());
+        assert_ne!(Ticket::EXHAUSTED, Ticket::refilling(255).following(Ticket(14 << 32)));
+    }
+}

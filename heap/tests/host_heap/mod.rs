@@ -1,0 +1,65 @@
+//! A heap in this process's memory, for the tests of the allocator.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use scatterheap_heap::layout::Layout;
+use scatterheap_heap::{Heap, Share};
+use std::alloc::{Layout as Request, alloc, dealloc};
+
+/// Owns metadata and pages; pages are aligned to 2 MiB or the page size.
+pub struct HostHeap {
+    metadata: *mut u8,
+    pages: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: the heap is meant to be used by any threads.
+unsafe impl Send for HostHeap {}
+// SAFETY: as above.
+unsafe impl Sync for HostHeap {}
+
+impl HostHeap {
+    pub fn new(capacity: u64, stripes: u32, flags: u32) -> Self {
+        let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
+        let (metadata_request, pages_request) = requests(&layout);
+        // SAFETY: neither request is of size zero.
+        let (metadata, pages) = unsafe { (alloc(metadata_request), alloc(pages_request)) };
+        assert!(!metadata.is_null() && !pages.is_null(), "no memory for the test");
+        let head = Heap::new(layout, metadata as u64, pages as u64, flags);
+        // SAFETY: the metadata has room for a head, and for what the layout says.
+        unsafe {
+            metadata.cast::<Heap>().write(head);
+            Heap::at(metadata as u64).initialise(Share { index: 0, count: 1 });
+        }
+        Self {
+            metadata,
+            pages,
+            layout,
+        }
+    }
+
+    pub fn heap(&self) -> &Heap {
+        // SAFETY: initialised in `new`.
+        unsafe { Heap::at(self.metadata as u64) }
+    }
+}
+
+impl Drop for HostHeap {
+    fn drop(&mut self) {
+        let (metadata, pages) = requests(&self.layout);
+        // SAFETY: allocated in `new` by the same requests.
+        unsafe {
+            dealloc(self.metadata, metadata);
+            dealloc(self.pages, pages);
+        }
+    }
+}
+
+fn requests(layout: &Layout) -> (Request, Request) {
+    let size = |bytes: u64| usize::try_from(bytes).expect("fits");
+    let alignment = size(layout.page_bytes()).max(1 << 21);
+    (
+        Request::from_size_align(size(layout.metadata_bytes), 4096).expect("valid"),
+        Request::from_size_align(size(layout.capacity), alignment).expect("valid"),
+    )
+}

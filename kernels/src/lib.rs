@@ -1,0 +1,1 @@
+//! Kernels of scatterheap: initialise, stress, replay, and C-callable device functions

@@ -1,0 +1,236 @@
+//! What a build script must watch: the files of the kernel crate and of the crates it depends on by
+//! path.
+//!
+//! Cargo reruns a build script when a watched file changes, and looks into watched directories, so
+//! new files count too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::Error;
+
+/// What `cargo metadata --no-deps` prints, as far as it is needed here.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    kind: Option<String>,
+    path: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+/// A kernel crate: its name, and what its PTX is made from.
+pub(crate) struct Sources {
+    /// The name in the manifest.
+    pub(crate) crate_name: String,
+    /// Files and directories that a change in means that the PTX may change.
+    pub(crate) watched: BTreeSet<PathBuf>,
+}
+
+impl Sources {
+    /// Reads the manifests of the crate in this directory and of the crates that it depends on by
+    /// path.
+    pub(crate) fn of(directory: &Path) -> Result<Self, Error> {
+        let missing = || Error::CrateMissing {
+            directory: directory.to_path_buf(),
+        };
+        // Not std::fs::canonicalize: on Windows it makes a path that cargo does not print.
+        let directory = std::path::absolute(directory).map_err(|_| missing())?;
+        if !directory.join("Cargo.toml").is_file() {
+            return Err(missing());
+        }
+        let mut known = Known::default();
+        let crate_name = known.package(&directory)?.name.clone();
+        let mut watched = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![directory];
+        while let Some(directory) = waiting.pop() {
+            if seen.insert(directory.clone()) {
+                let package = known.package(&directory)?;
+                watched.extend(package.files());
+                waiting.extend(package.path_dependencies());
+            }
+        }
+        watched.extend(known.workspace_files());
+        Ok(Self {
+            crate_name,
+            watched,
+        })
+    }
+}
+
+impl Package {
+    /// The manifest, the build script, and the directory of the library's source.
+    fn files(&self) -> Vec<PathBuf> {
+        let mut files = vec![self.manifest_path.clone()];
+        for target in &self.targets {
+            if target.kind.iter().any(|kind| kind == "custom-build") {
+                files.push(target.src_path.clone());
+            } else if target
+                .kind
+                .iter()
+                .any(|kind| kind.ends_with("lib") || kind == "proc-macro")
+            {
+                files.extend(target.src_path.parent().map(Path::to_path_buf));
+            }
+        }
+        files
+    }
+
+    /// The directories of the crates that this one is built from; crates that only its tests use
+    /// are left out.
+    fn path_dependencies(&self) -> impl Iterator<Item = PathBuf> {
+        self.dependencies
+            .iter()
+            .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+            .filter_map(|dependency| dependency.path.clone())
+    }
+}
+
+/// The packages that cargo was asked about so far. One answer covers a workspace, so most crates
+/// cost no question.
+#[derive(Default)]
+struct Known {
+    packages: BTreeMap<PathBuf, Package>,
+    workspaces: BTreeSet<PathBuf>,
+}
+
+impl Known {
+    /// The package in this directory.
+    fn package(&mut self, directory: &Path) -> Result<&Package, Error> {
+        let manifest = directory.join("Cargo.toml");
+        if !self.packages.contains_key(&manifest) {
+            let metadata = read_metadata(&manifest)?;
+            self.workspaces.insert(metadata.workspace_root);
+            for package in metadata.packages {
+                self.packages.insert(package.manifest_path.clone(), package);
+            }
+        }
+        self.packages.get(&manifest).ok_or_else(|| Error::Metadata {
+            manifest: manifest.clone(),
+            reason: "cargo describes no package there; give the directory of a package".to_owned(),
+        })
+    }
+
+    /// The workspaces' manifests and lock files: they choose versions and features of dependencies.
+    fn workspace_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.workspaces
+            .iter()
+            .flat_map(|root| [root.join("Cargo.toml"), root.join("Cargo.lock")])
+            // A watched file that does not exist would rerun the build script every time.
+            .filter(|file| file.is_file())
+    }
+}
+
+/// Asks cargo about the workspace of this manifest. It reads manifests only: no network, no lock
+/// file.
+fn read_metadata(manifest: &Path) -> Result<Metadata, Error> {
+    let cargo = PathBuf::from(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let fail = |reason: String| Error::Metadata {
+        manifest: manifest.to_path_buf(),
+        reason,
+    };
+    let output = Command::new(&cargo)
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version=1",
+            "--manifest-path",
+        ])
+        .arg(manifest)
+        .output()
+        .map_err(|source| Error::Start {
+            program: cargo,
+            source,
+        })?;
+    if !output.status.success() {
+        return Err(fail(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| fail(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn fixture() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture-kernel")
+    }
+
+    #[test]
+    fn the_crate_and_its_path_dependencies_are_watched() {
+        let sources = Sources::of(&fixture()).expect("the fixture is a crate");
+        assert_eq!(sources.crate_name, "fixture-kernel");
+        for expected in ["Cargo.toml", "src", "helper/Cargo.toml", "helper/src"] {
+            assert!(
+                sources.watched.contains(&fixture().join(expected)),
+                "{expected}: {:?}",
+                sources.watched
+            );
+        }
+        assert!(sources.watched.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn crates_outside_the_workspace_are_watched_and_test_crates_are_not() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let package = |name: &str, rest: &str| {
+            let directory = root.path().join(name);
+            fs::create_dir_all(directory.join("src")).expect("create src");
+            fs::write(directory.join("src/lib.rs"), "").expect("write lib.rs");
+            let manifest =
+                format!("[workspace]\n[package]\nname = \"{name}\"\nedition = \"2024\"\n{rest}");
+            fs::write(directory.join("Cargo.toml"), manifest).expect("write Cargo.toml");
+            directory
+        };
+        let kernel = package(
+            "kernel",
+            "[dependencies]\nused = { path = \"../used\" }\n[dev-dependencies]\ntested = { path = \"../tested\" }",
+        );
+        let used = package("used", "");
+        let tested = package("tested", "");
+        let watched = Sources::of(&kernel).expect("a crate").watched;
+        assert!(watched.contains(&used.join("src")), "{watched:?}");
+        assert!(
+            !watched.iter().any(|path| path.starts_with(&tested)),
+            "{watched:?}"
+        );
+    }
+
+    #[test]
+    fn a_directory_without_a_crate_is_named() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let error = Sources::of(root.path()).err().expect("there is no crate");
+        assert!(matches!(error, Error::CrateMissing { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&root.path().display().to_string())
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Builds the fixture kernel with the compiler that is installed, and reads the PTX.
+
+use std::path::Path;
+use std::time::Instant;
+
+use scatterheap_ptx_builder::{Baseline, Builder, Error, find_compiler};
+
+fn builder(output: &Path) -> Option<Builder> {
+    match find_compiler() {
+        Ok(compiler) => {
+            println!("compiling with {compiler}");
+            let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture-kernel");
+            Some(Builder::new(fixture).output_directory(output))
+        }
+        Err(error) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+    }
+}
+
+fn has_line(text: &str, start: &str) -> bool {
+    text.lines()
+        .any(|line| line.trim_start().starts_with(start))
+}
+
+#[test]
+fn both_baselines_features_and_rebuilds() {
+    let output = tempfile::tempdir().expect("a temporary directory");
+    let Some(builder) = builder(output.path()) else {
+        return;
+    };
+
+    let begin = Instant::now();
+    let modules = builder.build().expect("the fixture compiles");
+    println!("cold, both baselines: {:.1?}", begin.elapsed());
+    assert_eq!(modules.len(), 2);
+    let mut first_texts = Vec::new();
+    for (module, baseline) in modules.iter().zip([Baseline::SM_75, Baseline::SM_80]) {
+        assert_eq!(module.baseline, baseline);
+        assert_eq!(
+            module.path,
+            output.path().join(format!("fixture-kernel.{baseline}.ptx"))
+        );
+        let text = module.read().expect("the module is there");
+        assert!(text.contains(".visible .entry store_index("), "{text}");
+        assert!(has_line(&text, ".version 7.8"), "{text}");
+        assert!(has_line(&text, &format!(".target {baseline}")), "{text}");
+        assert!(
+            !text.contains("store_doubled"),
+            "the feature is off: {text}"
+        );
+        assert!(!text.contains(".extern"), "everything is linked in: {text}");
+        first_texts.push(text);
+    }
+
+    // Other features must give other PTX, and going back must give the first again, although cargo
+    // calls it fresh.
+    let one = builder.clone().baseline(Baseline::SM_80);
+    let featured = one
+        .clone()
+        .features(["doubled"])
+        .build()
+        .expect("the feature compiles");
+    assert!(
+        featured[0]
+            .read()
+            .expect("the module is there")
+            .contains(".visible .entry store_doubled(")
+    );
+    let begin = Instant::now();
+    let again = builder.build().expect("it compiles again");
+    println!("warm, both baselines: {:.1?}", begin.elapsed());
+    let again: Vec<_> = again
+        .iter()
+        .map(|module| module.read().expect("the module is there"))
+        .collect();
+    assert_eq!(again, first_texts);
+
+    // A lost file is made again.
+    let target = output.path().join("ptx-target/sm_80");
+    for entry in std::fs::read_dir(&target)
+        .expect("the target directory")
+        .flatten()
+    {
+        if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "ptx")
+        {
+            std::fs::remove_file(entry.path()).expect("remove the PTX");
+        }
+    }
+    let again = one.build().expect("it compiles once more");
+    assert_eq!(
+        again[0].read().expect("the module is there"),
+        first_texts[1]
+    );
+}
+
+#[test]
+fn a_crate_that_does_not_compile_shows_what_the_compiler_said() {
+    let output = tempfile::tempdir().expect("a temporary directory");
+    let Some(builder) = builder(output.path()) else {
+        return;
+    };
+    let error = builder
+        .features(["no-such-feature"])
+        .build()
+        .expect_err("there is no such feature");
+    assert!(matches!(error, Error::CompileFailed { .. }), "{error}");
+    let message = error.to_string();
+    assert!(
+        message.starts_with("cannot compile the kernel crate fixture-kernel for sm_75 with rustc"),
+        "{message}"
+    );
+    assert!(message.contains("no-such-feature"), "{message}");
+}

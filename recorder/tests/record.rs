@@ -1,0 +1,275 @@
+//! Real programs under the recorder: what they do is in the trace, in a valid order, and nothing else is.
+//!
+//! The programs are this very test binary, asked for its ignored test `workload`, and `sort`.
+
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+use std::{
+    collections::HashSet,
+    env,
+    fs::{self, File},
+    hint::black_box,
+    io::BufReader,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    ptr, slice,
+    sync::{OnceLock, mpsc},
+    thread,
+};
+
+use scatterheap_trace::{Conversion, Kind, Operation, convert};
+
+// Sizes that nothing else asks for, by which the trace is searched.
+const PASSED: usize = 10_007;
+const GROWN: usize = 20_011;
+const ZEROED: usize = 30_011;
+const ALIGNED: [usize; 3] = [40_009, 40_064, 40_013];
+const ARRAY: usize = 50_021;
+const BY_THE_CHILD: usize = 60_013;
+
+const THREADS: usize = 4;
+const PASSES: usize = 20_000;
+
+/// The program that is recorded. The compiler knows `malloc` and would leave out what is not used: hence `black_box`.
+#[test]
+#[ignore = "run by the other tests, under the recorder"]
+fn workload() {
+    pass_blocks_around();
+    // SAFETY: every call keeps the conditions of its C function; each block is freed once.
+    unsafe {
+        let grown = libc::realloc(black_box(libc::malloc(16)), GROWN);
+        libc::free(black_box(libc::realloc(black_box(grown), GROWN * 2)));
+
+        let zeroed = black_box(libc::calloc(ZEROED, 1)).cast::<u8>();
+        assert!(
+            slice::from_raw_parts(zeroed, ZEROED)
+                .iter()
+                .all(|&byte| byte == 0)
+        );
+        libc::free(zeroed.cast());
+
+        let mut aligned = ptr::null_mut();
+        assert_eq!(libc::posix_memalign(&raw mut aligned, 256, ALIGNED[0]), 0);
+        libc::free(black_box(aligned));
+        libc::free(black_box(libc::aligned_alloc(64, ALIGNED[1])));
+        libc::free(black_box(libc::memalign(4096, ALIGNED[2])));
+
+        let array = black_box(libc::reallocarray(ptr::null_mut(), ARRAY, 2));
+        assert!(black_box(libc::reallocarray(array, usize::MAX, 2)).is_null());
+        libc::free(array);
+        libc::free(ptr::null_mut());
+
+        let child = libc::fork();
+        if child == 0 {
+            for _ in 0..1000 {
+                libc::free(black_box(libc::malloc(BY_THE_CHILD)));
+            }
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
+    }
+    // Another program finds the recording taken, and leaves it alone.
+    assert!(
+        Command::new("true")
+            .status()
+            .expect("true is everywhere")
+            .success()
+    );
+}
+
+/// Threads in a ring: each allocates blocks and frees those of the one before, so that addresses are soon used again.
+fn pass_blocks_around() {
+    let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..THREADS)
+        .map(|_| mpsc::sync_channel::<Box<[u8]>>(8))
+        .unzip();
+    receivers.rotate_left(1);
+    thread::scope(|scope| {
+        for (sender, receiver) in senders.into_iter().zip(receivers) {
+            scope.spawn(move || {
+                for _ in 0..PASSES {
+                    sender
+                        .send(vec![1; PASSED].into_boxed_slice())
+                        .expect("the next one lives");
+                    drop(receiver.recv().expect("the one before lives"));
+                }
+            });
+        }
+    });
+}
+
+/// The recorder's library. Cargo builds no shared library for the sake of tests, so it is asked to, once.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        // This test is TARGET/debug/deps/record-HASH, or the like.
+        let own = env::current_exe().expect("a test has a path");
+        let target = own
+            .ancestors()
+            .nth(3)
+            .expect("Cargo puts tests three levels down");
+        let build = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                env!("CARGO_PKG_NAME"),
+                "--manifest-path",
+            ])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(target)
+            .status()
+            .expect("cargo starts");
+        assert!(build.success(), "the recorder does not build");
+        target.join("debug/libscatterheap_recorder.so")
+    })
+}
+
+/// A file of one test's own, removed when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("scatterheap-recorder-test-{}-{name}", process::id());
+        Self(env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Runs `command` under the recorder.
+fn record(command: &mut Command, raw: &Path) -> Conversion {
+    let status = command
+        .env("LD_PRELOAD", library())
+        .env("SCATTERHEAP_TRACE_FILE", raw)
+        .stdout(Stdio::null())
+        .status()
+        .expect("the program starts");
+    assert!(status.success(), "{status}");
+    let file = File::open(raw).expect("there is a recording");
+    convert(BufReader::new(file)).expect("the recording is whole")
+}
+
+fn record_workload(name: &str, command: &mut Command) -> Conversion {
+    let own = env::current_exe().expect("a test has a path");
+    let arguments = ["--ignored", "--exact", "workload", "--test-threads", "1"];
+    let raw = Scratch::new(name);
+    // All threads share one arena of glibc's, so that a block freed by one is soon another's.
+    record(
+        command
+            .arg(own)
+            .args(arguments)
+            .env("MALLOC_ARENA_MAX", "1"),
+        &raw.0,
+    )
+}
+
+/// The operations on the objects that were allocated with `size`, or got it by a realloc.
+fn lives(conversion: &Conversion, size: usize) -> Vec<Operation> {
+    let operations = conversion.trace.operations();
+    let ids: HashSet<u64> = operations
+        .iter()
+        .filter(|o| o.size == size as u64)
+        .map(|o| o.id)
+        .collect();
+    operations
+        .iter()
+        .filter(|o| ids.contains(&o.id))
+        .copied()
+        .collect()
+}
+
+fn kinds(conversion: &Conversion, size: usize) -> Vec<Kind> {
+    lives(conversion, size)
+        .iter()
+        .map(|operation| operation.kind)
+        .collect()
+}
+
+fn check_workload(conversion: &Conversion) {
+    // An order in which a free came after the malloc that got its address would be mended as a missed free.
+    assert_eq!(conversion.missed_frees, 0);
+    assert_eq!(
+        (
+            conversion.unmatched,
+            conversion.unfinished,
+            conversion.dropped
+        ),
+        (0, 0, 0)
+    );
+
+    let passed = lives(conversion, PASSED);
+    assert_eq!(passed.len(), 2 * THREADS * PASSES);
+    let threads: HashSet<u32> = passed.iter().map(|operation| operation.thread).collect();
+    assert_eq!(threads.len(), THREADS);
+    assert!(conversion.trace.summary().frees_by_another_thread >= (THREADS * PASSES) as u64);
+
+    let life = [Kind::Malloc, Kind::Realloc, Kind::Realloc, Kind::Free];
+    assert_eq!(kinds(conversion, GROWN), life);
+    assert_eq!(kinds(conversion, ZEROED), [Kind::Calloc, Kind::Free]);
+    for (size, alignment) in ALIGNED.into_iter().zip([256, 64, 4096]) {
+        let life = lives(conversion, size);
+        assert_eq!((life.len(), life[0].alignment), (2, alignment));
+    }
+    // The array that could not grow stayed as it was.
+    assert_eq!(kinds(conversion, 2 * ARRAY), [Kind::Malloc, Kind::Free]);
+    assert_eq!(kinds(conversion, BY_THE_CHILD), []);
+}
+
+#[test]
+fn threads_kinds_and_forks() {
+    check_workload(&record_workload("direct", &mut Command::new("env")));
+}
+
+#[test]
+fn a_script_that_ends_in_exec_records_the_program() {
+    let mut shell = Command::new("sh");
+    check_workload(&record_workload(
+        "exec",
+        shell.args(["-c", "exec \"$@\"", "sh"]),
+    ));
+}
+
+#[test]
+fn a_program_that_is_not_ours() {
+    let raw = Scratch::new("sort");
+    let conversion = record(
+        Command::new("sort").arg(env!("CARGO_MANIFEST_PATH")),
+        &raw.0,
+    );
+    assert!(conversion.trace.summary().mallocs > 10);
+    let mut closed = conversion.trace;
+    closed.close();
+    assert_eq!(closed.summary().never_freed, 0);
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_a_recording() {
+    let raw = Scratch::new("killed");
+    let status = Command::new("sh")
+        .args(["-c", "kill -KILL $$"])
+        .env("LD_PRELOAD", library())
+        .env("SCATTERHEAP_TRACE_FILE", &raw.0)
+        .status()
+        .expect("the shell starts");
+    assert!(!status.success());
+    let file = File::open(&raw.0).expect("there is a recording");
+    let conversion = convert(BufReader::new(file)).expect("the recording is whole");
+    assert!(!conversion.trace.operations().is_empty());
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_reported_and_the_program_runs() {
+    let output = Command::new("true")
+        .env("LD_PRELOAD", library())
+        .env("SCATTERHEAP_TRACE_FILE", "/nonexistent/recording")
+        .output()
+        .expect("true is everywhere");
+    assert!(output.status.success());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("cannot create the file"), "{message}");
+}

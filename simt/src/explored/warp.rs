@@ -1,0 +1,197 @@
+//! Warps under an explorer.
+//!
+//! Loom: a warp of one lane. Shuttle: each lane is a task, and a masked collective is a
+//! rendezvous: it waits until every lane of its mask has come, then all get every lane's value.
+//! [`active_mask`] closes its group at a moment that the schedule chooses, so it gives *some*
+//! group with the caller in it, as the hardware does; lanes that have ended are in no group.
+
+#[cfg(loom)]
+pub(crate) use crate::single_lane::*;
+
+#[cfg(shuttle)]
+pub use emulated::*;
+
+#[cfg(shuttle)]
+mod emulated {
+    use shuttle::rand::Rng;
+    use shuttle::sync::{Arc, Condvar, Mutex};
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::panic::Location;
+
+    const LANES: usize = 32;
+    type Values = [u64; LANES];
+
+    #[derive(Default)]
+    struct Meetings {
+        /// Collectives that wait for lanes: mask, lanes that came, their values.
+        open: HashMap<u32, (u32, Values)>,
+        /// Groups that `active_mask` gathers, by the place that calls it.
+        gathering: HashMap<(&'static str, u32, u32), u32>,
+        /// What each lane is to be given when it wakes.
+        values: [Option<Values>; LANES],
+        group: [Option<u32>; LANES],
+    }
+
+    #[derive(Default)]
+    struct Warp {
+        meetings: Mutex<Meetings>,
+        changed: Condvar,
+    }
+
+    shuttle::thread_local! {
+        static LANE: RefCell<Option<(Arc<Warp>, u32)>> = RefCell::new(None);
+    }
+
+    fn current() -> Option<(Arc<Warp>, u32)> {
+        LANE.with(|lane| lane.borrow().clone())
+    }
+
+    /// Runs `body(lane)` on `lanes` lanes of one warp and waits for them all.
+    ///
+    /// # Panics
+    ///
+    /// When `lanes` is not 1 to 32, or when a lane panics.
+    pub fn run_warp(lanes: u32, body: impl Fn(u32) + Send + Sync + 'static) {
+        assert!(
+            (1..=32).contains(&lanes),
+            "a warp has 1 to 32 lanes, not {lanes}"
+        );
+        let warp = Arc::new(Warp::default());
+        let body = Arc::new(body);
+        let sm = super::super::sm_id();
+        let tasks: Vec<_> = (0..lanes)
+            .map(|lane| {
+                let (warp, body) = (warp.clone(), body.clone());
+                shuttle::thread::spawn(move || {
+                    super::super::emulation::set_sm_id(sm);
+                    LANE.with(|cell| *cell.borrow_mut() = Some((warp, lane)));
+                    body(lane);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().expect("a lane panicked");
+        }
+    }
+
+    /// Waits for all lanes of `mask`, then gives what each of them brought.
+    fn meet(mask: u32, value: u64) -> Values {
+        let Some((warp, lane)) = current() else {
+            return [value; LANES];
+        };
+        assert!(
+            mask & 1 << lane != 0,
+            "lane {lane} calls a collective of mask {mask:#x}"
+        );
+        let mut meetings = warp.meetings.lock().expect("lock");
+        let meeting = meetings.open.entry(mask).or_insert((0, [0; LANES]));
+        meeting.0 |= 1 << lane;
+        meeting.1[lane as usize] = value;
+        if meeting.0 == mask {
+            let (_, values) = meetings.open.remove(&mask).expect("just filled");
+            for member in (0..LANES).filter(|member| mask & 1 << member != 0) {
+                meetings.values[member] = Some(values);
+            }
+            warp.changed.notify_all();
+        }
+        loop {
+            if let Some(values) = meetings.values[lane as usize].take() {
+                return values;
+            }
+            meetings = warp.changed.wait(meetings).expect("lock");
+        }
+    }
+
+    pub fn lane_id() -> u32 {
+        current().map_or(0, |(_, lane)| lane)
+    }
+
+    pub fn lanes_below() -> u32 {
+        (1 << lane_id()) - 1
+    }
+
+    #[track_caller]
+    pub fn active_mask() -> u32 {
+        let Some((warp, lane)) = current() else {
+            return 1;
+        };
+        let place = Location::caller();
+        let key = (place.file(), place.line(), place.column());
+        let mut meetings = warp.meetings.lock().expect("lock");
+        let group = meetings.gathering.entry(key).or_insert(0);
+        let first = *group == 0;
+        *group |= 1 << lane;
+        if first {
+            drop(meetings);
+            for _ in 0..shuttle::rand::thread_rng().gen_range(0..2 * LANES) {
+                shuttle::thread::yield_now();
+            }
+            meetings = warp.meetings.lock().expect("lock");
+            let group = meetings
+                .gathering
+                .remove(&key)
+                .expect("only its first lane closes a group");
+            for member in (0..LANES).filter(|member| group & 1 << member != 0) {
+                meetings.group[member] = Some(group);
+            }
+            warp.changed.notify_all();
+        }
+        loop {
+            if let Some(group) = meetings.group[lane as usize].take() {
+                return group;
+            }
+            meetings = warp.changed.wait(meetings).expect("lock");
+        }
+    }
+
+    pub fn sync(mask: u32) {
+        meet(mask, 0);
+    }
+
+    fn lanes_where(mask: u32, values: &Values, predicate: impl Fn(u64) -> bool) -> u32 {
+        (0..32)
+            .filter(|lane| mask & 1 << lane != 0 && predicate(values[*lane as usize]))
+            .fold(0, |set, lane| set | 1 << lane)
+    }
+
+    pub fn ballot(mask: u32, predicate: bool) -> u32 {
+        lanes_where(mask, &meet(mask, u64::from(predicate)), |value| value != 0)
+    }
+
+    pub fn match_any(mask: u32, value: u32) -> u32 {
+        lanes_where(mask, &meet(mask, u64::from(value)), |other| {
+            other == u64::from(value)
+        })
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the values came in as u32")]
+    pub fn shuffle(mask: u32, value: u32, source: u32) -> u32 {
+        shuffle_u64(mask, u64::from(value), source) as u32
+    }
+
+    pub fn shuffle_u64(mask: u32, value: u64, source: u32) -> u64 {
+        assert!(
+            current().is_none() || mask & 1 << source != 0,
+            "shuffle from lane {source} outside mask {mask:#x}"
+        );
+        meet(mask, value)[source as usize]
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "the values came in as u32")]
+    fn fold(mask: u32, value: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
+        let mask = if current().is_none() { 1 } else { mask };
+        let values = meet(mask, u64::from(value));
+        (0..LANES)
+            .filter(|lane| mask & 1 << lane != 0)
+            .fold(0, |result, lane| combine(result, values[lane] as u32))
+    }
+
+    pub fn reduce_or(mask: u32, value: u32) -> u32 {
+        fold(mask, value, |left, right| left | right)
+    }
+
+    pub fn reduce_add(mask: u32, value: u32) -> u32 {
+        fold(mask, value, u32::wrapping_add)
+    }
+}

@@ -1,0 +1,66 @@
+//! The GPU: inline PTX. Everything here is one instruction or a few.
+
+pub mod atomic;
+pub mod warp;
+
+use core::arch::{asm, nvptx};
+
+#[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn thread_index() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_thread_idx_x() as u32 }
+}
+
+#[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn block_dim() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_dim_x() as u32 }
+}
+
+#[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn block_index() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_block_idx_x() as u32 }
+}
+
+#[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn grid_dim() -> u32 {
+    // SAFETY: reads a special register.
+    unsafe { nvptx::_grid_dim_x() as u32 }
+}
+
+#[inline(always)]
+pub fn sm_id() -> u32 {
+    let id: u32;
+    // SAFETY: reads a special register; the value may change, so not `pure`.
+    unsafe { asm!("mov.u32 {0}, %smid;", out(reg32) id, options(nomem, nostack)) };
+    id
+}
+
+#[inline(always)]
+pub fn nanosleep(nanoseconds: u32) {
+    // SAFETY: only delays.
+    unsafe { asm!("nanosleep.u32 {0};", in(reg32) nanoseconds, options(nostack)) };
+}
+
+#[inline(always)]
+pub fn trap() -> ! {
+    // SAFETY: ends the launch.
+    unsafe { nvptx::trap() }
+}

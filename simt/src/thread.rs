@@ -1,0 +1,59 @@
+//! Where the calling thread stands in its block and grid (one dimension).
+
+use crate::backend;
+
+/// Index of the thread in its block.
+#[inline(always)]
+#[must_use]
+pub fn thread_index() -> u32 {
+    backend::thread_index()
+}
+
+/// Number of threads in a block.
+#[inline(always)]
+#[must_use]
+pub fn block_dim() -> u32 {
+    backend::block_dim()
+}
+
+/// Index of the block in the grid.
+#[inline(always)]
+#[must_use]
+pub fn block_index() -> u32 {
+    backend::block_index()
+}
+
+/// Number of blocks in the grid.
+#[inline(always)]
+#[must_use]
+pub fn grid_dim() -> u32 {
+    backend::grid_dim()
+}
+
+/// Index of the thread in the grid.
+#[inline(always)]
+#[must_use]
+pub fn index_1d() -> u32 {
+    block_index() * block_dim() + thread_index()
+}
+
+/// Number of threads in the grid.
+#[inline(always)]
+#[must_use]
+pub fn grid_threads() -> u32 {
+    grid_dim() * block_dim()
+}
+
+/// Index of the streaming multiprocessor that runs the thread (PTX `%smid`); on the CPU the
+/// index of the worker thread. A hint only: a thread may be moved, and numbers may have gaps.
+#[inline(always)]
+#[must_use]
+pub fn sm_id() -> u32 {
+    backend::sm_id()
+}
+
+/// Ends the whole launch with an error that the host sees (PTX `trap`); panics on the CPU.
+#[inline(always)]
+pub fn trap() -> ! {
+    backend::trap()
+}

@@ -1,0 +1,81 @@
+//! The lanes of a warp, and what they do together.
+//!
+//! Every collective takes the mask of its lanes. All lanes of the mask must call it, with the
+//! same mask; the caller must be in the mask. Only [`sync`] orders memory between lanes: the
+//! PTX ISA promises nothing of the kind for `shfl`, `vote`, `match` and `redux`.
+
+use crate::backend;
+
+/// Lanes of a warp at most.
+pub const LANES: u32 = 32;
+
+/// Index of the calling lane in its warp, 0 to 31.
+#[inline(always)]
+#[must_use]
+pub fn lane_id() -> u32 {
+    backend::warp::lane_id()
+}
+
+/// Mask of the lanes below the calling one (PTX `%lanemask_lt`).
+#[inline(always)]
+#[must_use]
+pub fn lanes_below() -> u32 {
+    backend::warp::lanes_below()
+}
+
+/// Some set of lanes that are converged with the caller, the caller among them.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn active_mask() -> u32 {
+    backend::warp::active_mask()
+}
+
+/// Waits for all lanes of `mask`, and makes what each wrote before visible to the others after.
+#[inline(always)]
+pub fn sync(mask: u32) {
+    backend::warp::sync(mask);
+}
+
+/// The lanes of `mask` whose `predicate` is true.
+#[inline(always)]
+#[must_use]
+pub fn ballot(mask: u32, predicate: bool) -> u32 {
+    backend::warp::ballot(mask, predicate)
+}
+
+/// The lanes of `mask` whose `value` equals the caller's.
+#[inline(always)]
+#[must_use]
+pub fn match_any(mask: u32, value: u32) -> u32 {
+    backend::warp::match_any(mask, value)
+}
+
+/// The `value` of lane `source`, which must be in `mask`; lanes may name different sources.
+#[inline(always)]
+#[must_use]
+pub fn shuffle(mask: u32, value: u32, source: u32) -> u32 {
+    backend::warp::shuffle(mask, value, source)
+}
+
+/// [`shuffle`] of 64 bits (two shuffles on PTX).
+#[inline(always)]
+#[must_use]
+pub fn shuffle_u64(mask: u32, value: u64, source: u32) -> u64 {
+    backend::warp::shuffle_u64(mask, value, source)
+}
+
+/// Bitwise or of `value` over the lanes of `mask`, which must be the same mask for all of them.
+/// One `redux.sync` from `sm_80` on; five shuffles before, where a partial mask costs a loop.
+#[inline(always)]
+#[must_use]
+pub fn reduce_or(mask: u32, value: u32) -> u32 {
+    backend::warp::reduce_or(mask, value)
+}
+
+/// Sum of `value` over the lanes of `mask`, modulo 2^32.
+#[inline(always)]
+#[must_use]
+pub fn reduce_add(mask: u32, value: u32) -> u32 {
+    backend::warp::reduce_add(mask, value)
+}

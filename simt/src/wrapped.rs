@@ -1,0 +1,68 @@
+//! Device atomics over another crate's atomics of the same shape: `core`'s, loom's or shuttle's.
+
+/// Defines a device atomic over an atomic that has core's methods.
+macro_rules! wrapped_atomic {
+    ($name:ident, $inner:path, $integer:ty) => {
+        #[doc = concat!("A `", stringify!($integer), "` that all threads of a device may change at once.")]
+        #[repr(transparent)]
+        #[derive(Debug)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// A new atomic.
+            #[must_use]
+            pub fn new(value: $integer) -> Self {
+                Self(<$inner>::new(value))
+            }
+
+            /// Reads the value; `ordering` is `Relaxed`, `Acquire` or `SeqCst`.
+            #[inline]
+            pub fn load(&self, ordering: Ordering) -> $integer {
+                self.0.load(ordering)
+            }
+
+            /// Writes the value; `ordering` is `Relaxed`, `Release` or `SeqCst`.
+            #[inline]
+            pub fn store(&self, value: $integer, ordering: Ordering) {
+                self.0.store(value, ordering);
+            }
+
+            wrapped_atomic!(@methods $integer,
+                "Adds, wrapping; returns the old value." fetch_add,
+                "Subtracts, wrapping; returns the old value." fetch_sub,
+                "Bitwise and; returns the old value." fetch_and,
+                "Bitwise or; returns the old value." fetch_or,
+                "Bitwise exclusive or; returns the old value." fetch_xor,
+                "Replaces the value; returns the old one." swap,
+                "Stores the smaller of the two; returns the old value." fetch_min,
+                "Stores the larger of the two; returns the old value." fetch_max
+            );
+
+            /// Stores `new` if the value is `current`.
+            ///
+            /// # Errors
+            ///
+            /// The value found, where it was not `current`.
+            #[inline]
+            pub fn compare_exchange(
+                &self,
+                current: $integer,
+                new: $integer,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$integer, $integer> {
+                self.0.compare_exchange(current, new, success, failure)
+            }
+        }
+    };
+    (@methods $integer:ty, $($documentation:literal $method:ident),+) => {
+        $(
+            #[doc = $documentation]
+            #[inline]
+            pub fn $method(&self, value: $integer, ordering: Ordering) -> $integer {
+                self.0.$method(value, ordering)
+            }
+        )+
+    };
+}
+pub(crate) use wrapped_atomic;

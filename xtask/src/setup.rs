@@ -1,0 +1,196 @@
+//! `cargo xtask setup`: installs what is missing. When nothing is, it only looks.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use scatterheap_ptx_builder::{Error, KernelCompiler, find_compiler};
+
+use crate::process::{find_program, run, succeeds};
+use crate::toolchain::{self, cuda_tools, own_ptxas};
+
+/// The release of CUDA's compiler on `PyPI` that `ptxas` is taken from: CUDA 13.0, so that what it
+/// assembles also loads on the first driver of CUDA 13. It knows every GPU from Turing to
+/// Blackwell.
+const CUDA_PACKAGE: &str = "nvidia-cuda-nvcc";
+const CUDA_VERSION: &str = "13.0.88";
+
+/// Makes sure that the kernel compiler and `ptxas` are there.
+pub fn run_setup() -> Result<()> {
+    let compiler = kernel_compiler()?;
+    println!("kernel compiler: {compiler}");
+    install_ptxas()?;
+    let ptxas = toolchain::ptxas().context("ptxas was installed and is not there")?;
+    println!("ptxas: {CUDA_VERSION} ({})", ptxas.display());
+    Ok(())
+}
+
+/// Finds the kernel compiler, or installs it.
+fn kernel_compiler() -> Result<KernelCompiler> {
+    match find_compiler() {
+        Err(Error::CompilerMissing { searched }) => {
+            println!("kernel compiler: missing ({searched})");
+        }
+        found => return Ok(found?),
+    }
+    let installed = if is_debian() {
+        install_packages(&["rustc-web", "cargo-web", "rust-web-src"]).or_else(|refusal| {
+            println!("{refusal:#}");
+            install_nightly()
+        })
+    } else {
+        install_nightly()
+    };
+    installed.context("cannot install a kernel compiler")?;
+    Ok(find_compiler()?)
+}
+
+/// Whether packages are installed with `apt-get`.
+fn is_debian() -> bool {
+    Path::new("/etc/debian_version").exists() && find_program("apt-get").is_some()
+}
+
+fn install_packages(packages: &[&str]) -> Result<()> {
+    println!("running apt-get install {}", packages.join(" "));
+    run(privileged("apt-get")?.args(["update", "--quiet"]))?;
+    run(privileged("apt-get")?
+        .args(["install", "--quiet", "--yes"])
+        .args(packages))?;
+    Ok(())
+}
+
+/// A command that runs as root: as it is for root, through `sudo` for others. Never asks questions
+/// of its own.
+fn privileged(program: &str) -> Result<Command> {
+    let is_root = run(Command::new("id").arg("-u"))?.trim() == "0";
+    let mut command = if is_root {
+        Command::new("env")
+    } else if find_program("sudo").is_some() {
+        let mut command = Command::new("sudo");
+        command.arg("env");
+        command
+    } else {
+        bail!(
+            "installing packages needs root, and there is no sudo; run `cargo xtask setup` as root"
+        );
+    };
+    command.args(["DEBIAN_FRONTEND=noninteractive", program]);
+    Ok(command)
+}
+
+fn install_nightly() -> Result<()> {
+    if find_program("rustup").is_none() {
+        bail!(
+            "there is no rustup; install it from https://rustup.rs and run `cargo xtask setup` again"
+        );
+    }
+    println!("running rustup toolchain install nightly --component rust-src");
+    run(Command::new("rustup")
+        .args(["toolchain", "install", "nightly", "--profile", "minimal"])
+        .args(["--component", "rust-src", "--no-self-update"]))?;
+    Ok(())
+}
+
+/// Makes sure that our own `ptxas` is there in the pinned version.
+fn install_ptxas() -> Result<()> {
+    let program = own_ptxas();
+    let version = run(Command::new(&program).arg("--version")).unwrap_or_default();
+    if version.contains(&format!("V{CUDA_VERSION}")) {
+        return Ok(());
+    }
+    println!("running pip download {CUDA_PACKAGE}=={CUDA_VERSION}");
+    let download = tempfile::tempdir().context("cannot create a temporary directory")?;
+    run(python_with_pip()?
+        .args([
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--dest",
+        ])
+        .arg(download.path())
+        .arg(format!("{CUDA_PACKAGE}=={CUDA_VERSION}")))?;
+    let wheel = fs::read_dir(download.path())
+        .context("cannot list the download")?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .with_context(|| format!("pip downloaded no wheel of {CUDA_PACKAGE}=={CUDA_VERSION}"))?;
+    unpack(&wheel, &cuda_tools()).with_context(|| format!("cannot unpack {}", wheel.display()))?;
+    run(Command::new(&program).arg("--version")).context("the installed ptxas does not run")?;
+    Ok(())
+}
+
+/// `python3 -m pip`, installed first where the distribution leaves it out.
+fn python_with_pip() -> Result<Command> {
+    let has_pip = || succeeds(Command::new("python3").args(["-m", "pip", "--version"]));
+    if !has_pip() && is_debian() {
+        install_packages(&["python3-pip"]).context("cannot install pip")?;
+    }
+    if !has_pip() {
+        bail!(
+            "ptxas is downloaded with pip, and `python3 -m pip` does not run; install Python 3 with pip"
+        );
+    }
+    let mut command = Command::new("python3");
+    command.args(["-m", "pip", "--disable-pip-version-check"]);
+    Ok(command)
+}
+
+/// Takes `ptxas` and its licence out of the wheel, which is a zip file; the rest is not needed.
+fn unpack(wheel: &Path, destination: &Path) -> Result<()> {
+    let mut archive = zip::ZipArchive::new(File::open(wheel)?)?;
+    let names: Vec<String> = archive
+        .file_names()
+        .flatten()
+        .map(Cow::into_owned)
+        .collect();
+    let program = own_ptxas();
+    let program_name = program
+        .file_name()
+        .context("ptxas has a name")?
+        .to_string_lossy();
+    for (ending, target, mode) in [
+        (format!("/bin/{program_name}"), program.clone(), 0o755),
+        (
+            "/licenses/License.txt".to_owned(),
+            destination.join("License.txt"),
+            0o644,
+        ),
+    ] {
+        let name = names
+            .iter()
+            .find(|name| name.ends_with(&ending))
+            .with_context(|| format!("there is no {ending} in it"))?;
+        extract(&mut archive, name, &target)?;
+        set_mode(&target, mode)?;
+    }
+    Ok(())
+}
+
+/// Extracts one file. It gets its name only when it is whole, so an interrupted setup leaves no
+/// half program.
+fn extract(archive: &mut zip::ZipArchive<File>, name: &str, target: &Path) -> Result<()> {
+    let directory = target.parent().context("the target lies in a directory")?;
+    fs::create_dir_all(directory)?;
+    let mut partial = tempfile::NamedTempFile::new_in(directory)?;
+    io::copy(&mut archive.by_name(name)?, &mut partial)?;
+    partial.persist(target)?;
+    Ok(())
+}
+
+/// Says who may read and run a file, where the operating system asks.
+#[cfg(unix)]
+fn set_mode(file: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(file, fs::Permissions::from_mode(mode))?)
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "the same signature as on Unix")]
+fn set_mode(_file: &Path, _mode: u32) -> Result<()> {
+    Ok(())
+}
