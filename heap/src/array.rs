@@ -21,6 +21,12 @@ impl<T> Array<T> {
         Self(address, PhantomData)
     }
 
+    /// The array's part from an element on.
+    #[must_use]
+    pub fn from(self, index: u32) -> Self {
+        Self::new(self.pointer(index) as u64)
+    }
+
     /// Pointer to an element.
     #[inline(always)]
     #[must_use]

@@ -56,7 +56,10 @@ pub const fn slot_bytes(class: u32) -> u32 {
 
 /// `ceil(2^32 / multiplier)`, by which [`divide`] divides by multiplication.
 #[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "the multiplier is at least 2")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the multiplier is at least 2"
+)]
 pub const fn reciprocal(multiplier: u32) -> u32 {
     (1_u64 << 32).div_ceil(multiplier as u64) as u32
 }
@@ -65,7 +68,10 @@ pub const fn reciprocal(multiplier: u32) -> u32 {
 /// to 16, because the reciprocal's error times the number stays below 2^32.
 #[inline(always)]
 #[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "the quotient is smaller than the number")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the quotient is smaller than the number"
+)]
 pub const fn divide(number: u32, reciprocal: u32) -> u32 {
     ((number as u64 * reciprocal as u64) >> 32) as u32
 }

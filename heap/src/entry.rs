@@ -29,7 +29,10 @@ pub enum Kind {
     Run,
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "fields are masked to their widths")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "fields are masked to their widths"
+)]
 impl Entry {
     /// A page without use.
     pub const BLANK: Self = Self(0);
@@ -131,8 +134,14 @@ mod tests {
         for class in 0..172 {
             for order in 0..7 {
                 let entry = Entry::slab(class, order);
-                assert_eq!((entry.kind(), entry.class(), entry.order()), (Kind::Slab, class, order));
-                assert_eq!(entry.multiplier() << entry.shift(), class::slot_bytes(class));
+                assert_eq!(
+                    (entry.kind(), entry.class(), entry.order()),
+                    (Kind::Slab, class, order)
+                );
+                assert_eq!(
+                    entry.multiplier() << entry.shift(),
+                    class::slot_bytes(class)
+                );
             }
         }
     }
@@ -144,7 +153,11 @@ mod tests {
             let size = class::slot_bytes(class);
             for offset in 0..8 * size {
                 let expected = (offset % size == 0).then_some(offset / size);
-                assert_eq!(entry.slot_at(offset), expected, "class {class} offset {offset}");
+                assert_eq!(
+                    entry.slot_at(offset),
+                    expected,
+                    "class {class} offset {offset}"
+                );
             }
         }
     }

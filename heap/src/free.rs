@@ -38,7 +38,10 @@ impl Heap {
 
     /// Page and entry of an address, if it lies in the heap.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation, reason = "a page number is at most 2^17")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a page number is at most 2^17"
+    )]
     pub(crate) fn look_up(&self, address: u64) -> Option<(u32, Entry)> {
         let offset = address.wrapping_sub(self.base);
         if offset >= self.capacity {

@@ -8,7 +8,7 @@
 use crate::array::Array;
 use crate::counters::{ClassCounters, MISUSES, Misuse};
 use crate::layout::{ClassInfo, Layout};
-use crate::page_set::{PageSet, SetHead};
+use crate::page_set::PageSet;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
@@ -38,12 +38,10 @@ pub struct Heap {
     pub(crate) flags: u32,
     globals: Array<Globals>,
     counters: Array<ClassCounters>,
-    set_heads: Array<SetHead>,
-    set_summaries: Array<DeviceAtomicU64>,
-    set_words: Array<DeviceAtomicU64>,
+    sets: Array<PageSet>,
     magic: u64,
     layout: Layout,
-    padding: [u64; 2],
+    padding: [u64; 4],
 }
 
 /// What changes and belongs to no class and no page.
@@ -96,12 +94,10 @@ impl Heap {
             flags,
             globals: Array::new(at(layout.offsets.globals)),
             counters: Array::new(at(layout.offsets.counters)),
-            set_heads: Array::new(at(layout.offsets.set_heads)),
-            set_summaries: Array::new(at(layout.offsets.set_summaries)),
-            set_words: Array::new(at(layout.offsets.set_words)),
+            sets: Array::new(at(layout.offsets.sets)),
             magic: MAGIC,
             layout,
-            padding: [0; 2],
+            padding: [0; 4],
         }
     }
 
@@ -201,25 +197,18 @@ impl Heap {
         unsafe { self.slot_words.get(index) }
     }
 
-    fn set(&self, index: u32) -> PageSet<'_> {
-        // SAFETY: as for `globals`; the arrays have room for every set, one after another.
-        unsafe {
-            PageSet::new(
-                self.set_heads.get(index),
-                Array::new(self.set_summaries.pointer(index * self.layout.summary_words()) as u64),
-                Array::new(self.set_words.pointer(index * self.layout.set_words()) as u64),
-                self.layout.set_words(),
-            )
-        }
+    fn set(&self, index: u32) -> &PageSet {
+        // SAFETY: as for `globals`.
+        unsafe { self.sets.get(index) }
     }
 
     /// The free pages.
-    pub(crate) fn free_pages(&self) -> PageSet<'_> {
+    pub(crate) fn free_pages(&self) -> &PageSet {
         self.set(0)
     }
 
     /// The listed slabs of a class, by their first pages.
-    pub(crate) fn listed(&self, class: u32) -> PageSet<'_> {
+    pub(crate) fn listed(&self, class: u32) -> &PageSet {
         self.set(1 + class)
     }
 

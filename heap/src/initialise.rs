@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::counters::ClassCounters;
 use crate::heap::{Globals, Heap};
-use crate::page_set::{SetHead, low_bits};
+use crate::page_set::{PageSet, low_bits};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
@@ -27,7 +27,10 @@ impl Share {
         let array = Array::<T>::new(address);
         let mut index = u64::from(self.index);
         while index < length {
-            #[allow(clippy::cast_possible_truncation, reason = "no array has 2^32 elements")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "no array has 2^32 elements"
+            )]
             let element = index as u32;
             // SAFETY: as the caller promises; each element is one thread's.
             unsafe { array.pointer(element).write(value(element)) };
@@ -61,20 +64,35 @@ impl Heap {
         // SAFETY: the layout has room for each of these arrays.
         unsafe {
             share.write(at(offsets.globals), 1, |_| Globals::zero());
-            share.write(at(offsets.classes), classes, |class| layout.class_info(class));
+            share.write(at(offsets.classes), classes, |class| {
+                layout.class_info(class)
+            });
             share.write(at(offsets.counters), classes + 1, |_| ClassCounters::zero());
-            share.write(at(offsets.set_heads), sets, |set| {
-                SetHead::filled(if set == 0 { layout.page_count } else { 0 })
+            share.write(at(offsets.sets), sets, |set| {
+                let summary = Array::<DeviceAtomicU64>::new(at(offsets.set_summaries));
+                let words = Array::<DeviceAtomicU64>::new(at(offsets.set_words));
+                PageSet::new(
+                    if set == 0 { layout.page_count } else { 0 },
+                    summary.from(set * summary_words),
+                    words.from(set * set_words),
+                    set_words,
+                )
             });
-            share.write(at(offsets.set_summaries), sets * u64::from(summary_words), |index| {
-                bit_words(index, summary_words, set_words)
-            });
-            share.write(at(offsets.set_words), sets * u64::from(set_words), |index| {
-                bit_words(index, set_words, layout.page_count)
-            });
-            share.write(at(offsets.stripes), classes * u64::from(layout.stripes), |index| {
-                Stripe::empty(index / layout.stripes)
-            });
+            share.write(
+                at(offsets.set_summaries),
+                sets * u64::from(summary_words),
+                |index| bit_words(index, summary_words, set_words),
+            );
+            share.write(
+                at(offsets.set_words),
+                sets * u64::from(set_words),
+                |index| bit_words(index, set_words, layout.page_count),
+            );
+            share.write(
+                at(offsets.stripes),
+                classes * u64::from(layout.stripes),
+                |index| Stripe::empty(index / layout.stripes),
+            );
             share.write(at(offsets.entries), pages, |_| DeviceAtomicU64::new(0));
             share.write(at(offsets.slabs), pages, |_| SlabState::zero());
             share.write(at(offsets.slot_words), layout.slot_word_count(), |_| {

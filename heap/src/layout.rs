@@ -8,7 +8,7 @@
 use crate::class::{self, MAX_CLASSES};
 use crate::counters::ClassCounters;
 use crate::heap::Globals;
-use crate::page_set::{SetHead, WORD_PAGES};
+use crate::page_set::{PageSet, WORD_PAGES};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
@@ -67,8 +67,8 @@ pub struct Offsets {
     pub classes: u64,
     /// [`ClassCounters`] by class; the last is for runs.
     pub counters: u64,
-    /// Set heads: the free pages, then the listed slabs by class.
-    pub set_heads: u64,
+    /// Page sets: the free pages, then the listed slabs by class.
+    pub sets: u64,
     /// Summaries of the sets.
     pub set_summaries: u64,
     /// Words of the sets.
@@ -116,7 +116,10 @@ impl Cursor {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "bounded by MAX_CAPACITY and MAX_PAGES")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "bounded by MAX_CAPACITY and MAX_PAGES"
+)]
 impl Layout {
     /// Lays out a heap of at least `capacity` bytes (rounded up to pages), scattered over at most
     /// `stripes` stripes a class: the number of streaming multiprocessors is a good choice.
@@ -166,7 +169,7 @@ impl Layout {
             globals: cursor.array::<Globals>(1),
             classes: cursor.array::<ClassInfo>(classes),
             counters: cursor.array::<ClassCounters>(classes + 1),
-            set_heads: cursor.array::<SetHead>(sets),
+            sets: cursor.array::<PageSet>(sets),
             set_summaries: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.summary_words())),
             set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
             stripes: cursor.array::<Stripe>(classes * u64::from(self.stripes)),
@@ -263,7 +266,10 @@ mod tests {
             assert!(layout.capacity >= capacity && layout.page_count <= MAX_PAGES);
             assert!(layout.capacity - capacity < layout.page_bytes());
             assert!(layout.class_count <= MAX_CLASSES);
-            assert_eq!(class::slot_bytes(layout.class_count - 1), layout.largest_slot);
+            assert_eq!(
+                class::slot_bytes(layout.class_count - 1),
+                layout.largest_slot
+            );
             assert!(layout.stripes == 128);
             for class in 0..layout.class_count {
                 let info = layout.class_info(class);

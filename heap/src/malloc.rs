@@ -24,7 +24,10 @@ impl Heap {
     /// class and reason. Never because of contention. Lanes may call in any divergence.
     #[inline(always)]
     #[must_use]
-    #[allow(clippy::cast_possible_truncation, reason = "checked against the largest slot")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked against the largest slot"
+    )]
     pub fn malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
@@ -60,7 +63,10 @@ impl Heap {
 
     /// Turns the units that a group drew into blocks: the calling lane's address, or 0.
     #[inline(always)]
-    #[allow(clippy::manual_ilog2, reason = "ilog2 would bring a panic into every malloc")]
+    #[allow(
+        clippy::manual_ilog2,
+        reason = "ilog2 would bring a panic into every malloc"
+    )]
     fn claim(&self, active: u32, group: u32, ticket: Ticket) -> u64 {
         let lane = warp::lane_id();
         let density = ticket.density();
@@ -75,7 +81,11 @@ impl Heap {
         let begins = drawn && (rank == 0 || unit & word_units == 0);
         let through = 2_u32.wrapping_shl(lane).wrapping_sub(1);
         let leaders = warp::ballot(active, begins) & group & through;
-        let leader = if drawn { 31 - leaders.leading_zeros() } else { lane };
+        let leader = if drawn {
+            31 - leaders.leading_zeros()
+        } else {
+            lane
+        };
 
         let slot = unit << density;
         let mut won = 0;
@@ -130,7 +140,11 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn give_back_units(&self, ticket: Ticket, count: u32) {
-        self.release(ticket.page(), Entry::slab(ticket.class(), ticket.order()), count);
+        self.release(
+            ticket.page(),
+            Entry::slab(ticket.class(), ticket.order()),
+            count,
+        );
     }
 }
 

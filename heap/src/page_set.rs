@@ -16,26 +16,6 @@ use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
 /// Pages in one word of the bitmap.
 pub const WORD_PAGES: u32 = 64;
 
-/// The head of a set in memory; its words and summary lie in arrays shared by all sets of a heap.
-#[repr(C, align(64))]
-pub struct SetHead {
-    count: DeviceAtomicU32,
-    root: DeviceAtomicU64,
-}
-
-impl SetHead {
-    /// The head of a set whose first `pages` pages are members.
-    #[must_use]
-    pub fn filled(pages: u32) -> Self {
-        Self {
-            count: DeviceAtomicU32::new(pages),
-            root: DeviceAtomicU64::new(low_bits(
-                pages.div_ceil(WORD_PAGES).div_ceil(WORD_PAGES),
-            )),
-        }
-    }
-}
-
 /// The lowest `count` bits, 0 to 64 or more.
 #[inline(always)]
 #[must_use]
@@ -47,34 +27,39 @@ pub const fn low_bits(count: u32) -> u64 {
     }
 }
 
-/// A view of a set.
-#[derive(Clone, Copy)]
-pub struct PageSet<'a> {
-    head: &'a SetHead,
+/// A set of pages, as it lies in memory: its words and summary are arrays elsewhere.
+///
+/// Its methods are calls, not inlined, on the GPU: they belong to slow paths, which must not
+/// raise the registers of a kernel that calls `malloc`.
+#[repr(C, align(64))]
+pub struct PageSet {
+    count: DeviceAtomicU32,
+    word_count: u32,
+    root: DeviceAtomicU64,
     summary: Array<DeviceAtomicU64>,
     words: Array<DeviceAtomicU64>,
-    word_count: u32,
 }
 
-impl<'a> PageSet<'a> {
-    /// The set of `word_count` words at `words`.
+impl PageSet {
+    /// A set of `word_count` words at `words` whose first `pages` pages are members.
     ///
     /// # Safety
     ///
-    /// `words` must have `word_count` elements and `summary` one for each 64 of them.
-    #[inline(always)]
+    /// `words` must have `word_count` elements and `summary` one for each 64 of them; both must
+    /// be initialised before the set is used.
     #[must_use]
     pub unsafe fn new(
-        head: &'a SetHead,
+        pages: u32,
         summary: Array<DeviceAtomicU64>,
         words: Array<DeviceAtomicU64>,
         word_count: u32,
     ) -> Self {
         Self {
-            head,
+            count: DeviceAtomicU32::new(pages),
+            word_count,
+            root: DeviceAtomicU64::new(low_bits(pages.div_ceil(WORD_PAGES).div_ceil(WORD_PAGES))),
             summary,
             words,
-            word_count,
         }
     }
 
@@ -87,13 +72,13 @@ impl<'a> PageSet<'a> {
     /// The word `index`.
     #[inline(always)]
     #[must_use]
-    pub fn word(&self, index: u32) -> &'a DeviceAtomicU64 {
+    pub fn word(&self, index: u32) -> &DeviceAtomicU64 {
         debug_assert!(index < self.word_count);
         // SAFETY: the index is below the count that `new` was promised.
         unsafe { self.words.get(index) }
     }
 
-    fn summary(&self, index: u32) -> &'a DeviceAtomicU64 {
+    fn summary(&self, index: u32) -> &DeviceAtomicU64 {
         // SAFETY: `new` was promised a summary word for each 64 words.
         unsafe { self.summary.get(index) }
     }
@@ -102,22 +87,23 @@ impl<'a> PageSet<'a> {
     #[must_use]
     pub fn count(&self) -> u32 {
         // Acquire: whoever sees a lowered count also sees where the pages went.
-        self.head.count.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
     /// Announces that `pages` members come.
     pub fn announce(&self, pages: u32) {
         // Relaxed: the bits that follow are set with release.
-        self.head.count.fetch_add(pages, Ordering::Relaxed);
+        self.count.fetch_add(pages, Ordering::Relaxed);
     }
 
     /// Says that `pages` taken members have arrived elsewhere.
     pub fn settle(&self, pages: u32) {
         // Release: pairs with `count`.
-        self.head.count.fetch_sub(pages, Ordering::Release);
+        self.count.fetch_sub(pages, Ordering::Release);
     }
 
     /// Adds the announced members `mask` of word `index`.
+    #[inline(never)]
     pub fn insert(&self, index: u32, mask: u64) {
         // Release: what was done to these pages before is seen by who takes them.
         if self.word(index).fetch_or(mask, Ordering::Release) == 0 {
@@ -126,31 +112,34 @@ impl<'a> PageSet<'a> {
     }
 
     /// Sets the summary bits over word `index`.
+    #[inline(never)]
     fn raise(&self, index: u32) {
         let (word, bit) = (index / 64, 1 << (index % 64));
         // AcqRel here and in `lower`: of a raise and a lower, the later in the order of changes
         // to this word sees the other's change to the level below.
         if self.summary(word).fetch_or(bit, Ordering::AcqRel) == 0 {
-            self.head.root.fetch_or(1 << word, Ordering::AcqRel);
+            self.root.fetch_or(1 << word, Ordering::AcqRel);
         }
     }
 
     /// Clears the summary bits over word `index`, which was seen empty.
+    #[inline(never)]
     fn lower(&self, index: u32) {
         let (word, bit) = (index / 64, 1 << (index % 64));
         let left = self.summary(word).fetch_and(!bit, Ordering::AcqRel) & !bit;
         if self.word(index).load(Ordering::Relaxed) != 0 {
             self.raise(index);
         } else if left == 0 {
-            self.head.root.fetch_and(!(1 << word), Ordering::AcqRel);
+            self.root.fetch_and(!(1 << word), Ordering::AcqRel);
             if self.summary(word).load(Ordering::Relaxed) != 0 {
-                self.head.root.fetch_or(1 << word, Ordering::AcqRel);
+                self.root.fetch_or(1 << word, Ordering::AcqRel);
             }
         }
     }
 
-    #[must_use]
     /// Takes the member `page`; false if it is none. The taker owes a [`settle`](Self::settle).
+    #[inline(never)]
+    #[must_use]
     pub fn remove(&self, page: u32) -> bool {
         let (index, bit) = (page / WORD_PAGES, 1 << (page % WORD_PAGES));
         // Acquire: what was done to the page before it was inserted is seen.
@@ -167,6 +156,7 @@ impl<'a> PageSet<'a> {
     /// # Errors
     ///
     /// The word found, when not all of `mask` was there.
+    #[inline(never)]
     pub fn take(&self, index: u32, mask: u64) -> Result<(), u64> {
         let word = self.word(index);
         let mut seen = word.load(Ordering::Relaxed);
@@ -187,6 +177,7 @@ impl<'a> PageSet<'a> {
 
     /// The first word at or after `from` that the summaries show to have members.
     #[must_use]
+    #[inline(never)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
         if from >= self.word_count {
             return None;
@@ -196,7 +187,7 @@ impl<'a> PageSet<'a> {
         if here != 0 {
             return Some(first * 64 + here.trailing_zeros());
         }
-        let mut rest = self.head.root.load(Ordering::Relaxed) & !low_bits(first + 1);
+        let mut rest = self.root.load(Ordering::Relaxed) & !low_bits(first + 1);
         while rest != 0 {
             let index = rest.trailing_zeros();
             let summary = self.summary(index).load(Ordering::Relaxed);
@@ -212,8 +203,9 @@ impl<'a> PageSet<'a> {
     /// round; 0 if they show none. Searchers with different `skip` start apart, yet all near the
     /// front.
     #[must_use]
+    #[inline(never)]
     pub fn nth_word(&self, skip: u32) -> u32 {
-        let root = self.head.root.load(Ordering::Relaxed);
+        let root = self.root.load(Ordering::Relaxed);
         let mut left = skip;
         loop {
             let mut rest = root;
@@ -244,15 +236,16 @@ impl<'a> PageSet<'a> {
 mod tests {
     use super::*;
 
-    fn with_set(pages: u32, test: impl FnOnce(PageSet<'_>)) {
+    fn with_set(pages: u32, test: impl FnOnce(&PageSet)) {
         let count = pages.div_ceil(64);
-        let head = SetHead::filled(0);
         let words: Vec<_> = (0..count).map(|_| DeviceAtomicU64::new(0)).collect();
-        let summary: Vec<_> = (0..count.div_ceil(64)).map(|_| DeviceAtomicU64::new(0)).collect();
+        let summary: Vec<_> = (0..count.div_ceil(64))
+            .map(|_| DeviceAtomicU64::new(0))
+            .collect();
         // SAFETY: the arrays are as long as they must be, and outlive the set.
-        test(unsafe {
+        test(&unsafe {
             PageSet::new(
-                &head,
+                0,
                 Array::new(summary.as_ptr() as u64),
                 Array::new(words.as_ptr() as u64),
                 count,

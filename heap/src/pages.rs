@@ -9,38 +9,48 @@ use crate::heap::Heap;
 use crate::page_set::{PageSet, WORD_PAGES, low_bits};
 use simt::atomic::Ordering;
 
-/// What a search found.
+/// What a search found: a page, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// The first page of what is now the caller's.
-    Page(u32),
+pub(crate) struct Found(u32);
+
+impl Found {
     /// Nothing, and nothing that could have served was in transit.
-    Nothing,
+    pub const NOTHING: Self = Self(u32::MAX);
     /// Nothing, but pages were on their way: search again.
-    Unsettled,
+    pub const UNSETTLED: Self = Self(u32::MAX - 1);
+
+    /// The first page of what is now the caller's.
+    pub fn page(self) -> Option<u32> {
+        (self.0 < Self::UNSETTLED.0).then_some(self.0)
+    }
+
+    /// Nothing was found; `seen` free pages were, of those that the set counts.
+    fn nothing(seen: u32, counted: u32) -> Self {
+        if seen < counted {
+            Self::UNSETTLED
+        } else {
+            Self::NOTHING
+        }
+    }
 }
 
 /// Bits of `word` at which an aligned block of `2^order` set bits begins.
 fn block_starts(word: u64, order: u32) -> u64 {
-    /// Positions that are multiples of 1, 2, 4, … 64.
-    const ALIGNED: [u64; 7] = [
-        u64::MAX,
-        0x5555_5555_5555_5555,
-        0x1111_1111_1111_1111,
-        0x0101_0101_0101_0101,
-        0x0001_0001_0001_0001,
-        0x0000_0001_0000_0001,
-        1,
-    ];
     let mut starts = word;
     for step in 0..order {
         starts &= starts >> (1 << step);
     }
-    starts & ALIGNED[order as usize]
+    // Positions that are multiples of 2^order. (A table would need a stack frame.)
+    let mut aligned = 1;
+    for step in order..6 {
+        aligned |= aligned << (1 << step);
+    }
+    starts & aligned
 }
 
 /// Takes an aligned block of `2^order` pages from one word.
-fn take_block(pages: &PageSet<'_>, index: u32, order: u32) -> Option<u32> {
+#[inline(never)]
+fn take_block(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
     let mut word = pages.word(index).load(Ordering::Relaxed);
     loop {
         let starts = block_starts(word, order);
@@ -58,12 +68,13 @@ fn take_block(pages: &PageSet<'_>, index: u32, order: u32) -> Option<u32> {
 impl Heap {
     /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
     /// Callers with different `scatter` try different blocks first.
+    #[inline(never)]
     pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
         let pages = self.free_pages();
         let start = pages.nth_word(scatter >> (6 - order));
         let mut from = start;
         while let Some(index) = pages.next_word(from) {
-            if let Some(page) = take_block(&pages, index, order) {
+            if let Some(page) = take_block(pages, index, order) {
                 return Some(page);
             }
             from = index + 1;
@@ -73,7 +84,7 @@ impl Heap {
             if index >= start {
                 return None;
             }
-            if let Some(page) = take_block(&pages, index, order) {
+            if let Some(page) = take_block(pages, index, order) {
                 return Some(page);
             }
             from = index + 1;
@@ -82,41 +93,39 @@ impl Heap {
     }
 
     /// Takes an aligned block of `2^order` pages, looking at every word.
+    #[inline(never)]
     pub(crate) fn take_block_anywhere(&self, order: u32) -> Found {
         let pages = self.free_pages();
         let count = pages.count();
         if count < 1 << order {
-            return Found::Nothing;
+            return Found::NOTHING;
         }
         let mut seen = 0;
         for index in 0..pages.word_count() {
             seen += pages.word(index).load(Ordering::Relaxed).count_ones();
-            if let Some(page) = take_block(&pages, index, order) {
-                return Found::Page(page);
+            if let Some(page) = take_block(pages, index, order) {
+                return Found(page);
             }
         }
-        if seen < count {
-            Found::Unsettled
-        } else {
-            Found::Nothing
-        }
+        Found::nothing(seen, count)
     }
 
     /// Takes a run of `length` pages whose first page has an address that is a multiple of
     /// `alignment` (a power of two, in bytes).
+    #[inline(never)]
     pub(crate) fn take_run(&self, length: u32, alignment: u64, start: u32) -> Found {
         let pages = self.free_pages();
         let count = pages.count();
         if count < length {
-            return Found::Nothing;
+            return Found::NOTHING;
         }
         let mut search = RunSearch::new(self, length, alignment);
         loop {
             let mut clashed = false;
             for (from, to) in [(start, pages.word_count()), (0, pages.word_count())] {
-                while let Some(first) = search.find(&pages, from, to) {
-                    if claim_run(&pages, first, length) {
-                        return Found::Page(first);
+                while let Some(first) = search.find(pages, from, to) {
+                    if claim_run(pages, first, length) {
+                        return Found(first);
                     }
                     clashed = true;
                     self.raise_epoch();
@@ -126,14 +135,11 @@ impl Heap {
                 break;
             }
         }
-        if search.seen < count {
-            Found::Unsettled
-        } else {
-            Found::Nothing
-        }
+        Found::nothing(search.seen, count)
     }
 
     /// Gives back `length` pages from `first` on.
+    #[inline(never)]
     pub(crate) fn give_run(&self, first: u32, length: u32) {
         let pages = self.free_pages();
         pages.announce(length);
@@ -154,7 +160,8 @@ fn for_each_word(first: u32, length: u32, mut act: impl FnMut(u32, u64)) {
 }
 
 /// Takes all pages of a run, or none and false.
-fn claim_run(pages: &PageSet<'_>, first: u32, length: u32) -> bool {
+#[inline(never)]
+fn claim_run(pages: &PageSet, first: u32, length: u32) -> bool {
     let mut claimed = 0;
     let mut failed = false;
     for_each_word(first, length, |index, mask| {
@@ -181,7 +188,10 @@ struct RunSearch {
 }
 
 impl RunSearch {
-    #[allow(clippy::cast_possible_truncation, reason = "a step is at most the page count, or 2^31")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a step is at most the page count, or 2^31"
+    )]
     fn new(heap: &Heap, length: u32, alignment: u64) -> Self {
         let step = (alignment >> heap.page_shift).clamp(1, 1 << 31) as u32;
         // Pages from an aligned address on to the base.
@@ -200,7 +210,7 @@ impl RunSearch {
     }
 
     /// Finds free pages in words `from..to`; they may be gone when they are claimed.
-    fn find(&mut self, pages: &PageSet<'_>, from: u32, to: u32) -> Option<u32> {
+    fn find(&mut self, pages: &PageSet, from: u32, to: u32) -> Option<u32> {
         self.seen = 0;
         // The run that ends before the current page begins here.
         let mut begin = from * WORD_PAGES;

@@ -4,6 +4,7 @@
 //! wait briefly for that, and then help themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::heap::{Heap, own_stripe};
+use crate::layout::ClassInfo;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use crate::slab::Slab;
@@ -23,28 +24,37 @@ const NAP: u32 = 50;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 const MAX_DENSITY: u32 = 5;
 
-/// A slab that the caller owns, and where it came from.
-pub(crate) struct Obtained {
-    pub slab: Slab,
-    source: Source,
-}
+/// What a search for a slab gave: a slab that the caller owns and where it came from, or why
+/// there is none. One word, so that it travels in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Search(u32);
 
-enum Source {
-    /// Its class's set.
-    Listed,
-    /// The free pages.
-    Pages,
-}
+impl Search {
+    /// Flag beside a slab: it was made of free pages; otherwise it comes from its class's set.
+    const FROM_PAGES: u32 = 1 << Slab::BITS;
+    /// No slab, no page.
+    pub const EXHAUSTED: Self = Self(u32::MAX);
+    /// No slab; pages are free, but not side by side.
+    pub const FRAGMENTED: Self = Self(u32::MAX - 1);
+    /// No slab, but something was on its way.
+    pub const UNSETTLED: Self = Self(u32::MAX - 2);
 
-/// What a search for a slab gave.
-pub(crate) enum Search {
-    Slab(Obtained),
-    /// Nothing; `fragmented` if pages are free, but not side by side.
-    Nothing {
-        fragmented: bool,
-    },
-    /// Nothing, but something was on its way.
-    Unsettled,
+    fn listed(slab: Slab) -> Self {
+        Self(slab.0)
+    }
+
+    fn of_pages(slab: Slab) -> Self {
+        Self(slab.0 | Self::FROM_PAGES)
+    }
+
+    /// The slab.
+    pub fn slab(self) -> Option<Slab> {
+        (self.0 < Self::FROM_PAGES << 1).then_some(Slab(self.0 & (Self::FROM_PAGES - 1)))
+    }
+
+    fn is_of_pages(self) -> bool {
+        self.0 & Self::FROM_PAGES != 0
+    }
 }
 
 impl Heap {
@@ -89,6 +99,7 @@ impl Heap {
 
     /// The crosser's duty: replaces the slab of the stripe, whose word was `before`. False if
     /// there is none to be had; the stripe is empty then.
+    #[inline(never)]
     fn refill(&self, class: u32, stripe: &Stripe, before: Ticket) -> bool {
         let globals = self.globals();
         if before.has_slab() {
@@ -99,12 +110,13 @@ impl Heap {
             // Relaxed: a hint for the size of slabs.
             globals.installed.0.fetch_add(1, Ordering::Relaxed);
         }
-        if let Search::Slab(obtained) = self.obtain(class) {
-            let ticket = self.ticket_for(obtained.slab);
-            self.install(obtained.slab.page, ticket.left().cast_unsigned());
+        let obtained = self.obtain(class);
+        if let Some(slab) = obtained.slab() {
+            let ticket = self.ticket_for(slab);
+            self.install(slab.page(), ticket.left().cast_unsigned());
             stripe.publish(ticket.following(before));
             self.raise_epoch();
-            self.settle(&obtained);
+            self.settle(obtained, slab);
             return true;
         }
         globals.installed.0.fetch_sub(1, Ordering::Relaxed);
@@ -115,70 +127,67 @@ impl Heap {
     /// The ticket by which all that is free in an owned slab can be drawn. The fuller the slab,
     /// the more slots a unit spans, so that most units find one free.
     pub(crate) fn ticket_for(&self, slab: Slab) -> Ticket {
-        let slots = self.layout().slots(slab.class, slab.order);
+        let slots = self.layout().slots(slab.class(), slab.order());
         let free = self.slots_free(slab).max(1);
         let mut density = 0;
         while slots >> density > free && density < MAX_DENSITY {
             density += 1;
         }
-        let units = slots.div_ceil(1 << density);
-        Ticket::new(slab.class, slab.page, slab.order, density, units.cast_signed())
+        let units = slots.div_ceil(1 << density).cast_signed();
+        Ticket::new(slab.class(), slab.page(), slab.order(), density, units)
     }
 
     /// Says that an obtained slab can be found again, or is in use.
-    pub(crate) fn settle(&self, obtained: &Obtained) {
-        match obtained.source {
-            Source::Listed => self.listed(obtained.slab.class).settle(1),
-            Source::Pages => self.free_pages().settle(obtained.slab.pages()),
+    pub(crate) fn settle(&self, obtained: Search, slab: Slab) {
+        if obtained.is_of_pages() {
+            self.free_pages().settle(slab.pages());
+        } else {
+            self.listed(slab.class()).settle(1);
         }
     }
 
     /// Lists an obtained slab.
-    pub(crate) fn list_obtained(&self, obtained: &Obtained) {
-        match obtained.source {
-            Source::Listed => self.relist(obtained.slab),
-            Source::Pages => {
-                self.list(obtained.slab);
-                self.settle(obtained);
-            }
+    pub(crate) fn list_obtained(&self, obtained: Search, slab: Slab) {
+        if obtained.is_of_pages() {
+            self.list(slab);
+            self.settle(obtained, slab);
+        } else {
+            self.relist(slab);
         }
     }
 
     /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
     /// or else fresh pages, or else any listed one.
+    #[inline(never)]
     pub(crate) fn obtain(&self, class: u32) -> Search {
         let listed = self.listed(class);
         let scatter = own_stripe() & self.class_info(class).stripe_mask;
         if listed.count() > 0
-            && let Some(obtained) = self.take_listed(class, scatter, Some(PROBES))
+            && let Some(slab) = self.take_listed(class, scatter, PROBES)
         {
-            return Search::Slab(obtained);
+            return Search::listed(slab);
         }
         let pages = self.take_pages(class, scatter);
-        if matches!(pages, Search::Slab(_)) || listed.count() == 0 {
+        if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
-        match self.take_listed(class, 0, None) {
-            Some(obtained) => Search::Slab(obtained),
-            None => Search::Unsettled,
-        }
+        self.take_listed(class, 0, u32::MAX)
+            .map_or(Search::UNSETTLED, Search::listed)
     }
 
-    /// Takes a listed slab: with `probes`, one with room among that many; else any.
-    fn take_listed(&self, class: u32, scatter: u32, probes: Option<u32>) -> Option<Obtained> {
+    /// Takes a listed slab with room, looking at `probes` of them; any, if all may be looked at.
+    #[inline(never)]
+    fn take_listed(&self, class: u32, scatter: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
-        let mut left = probes.unwrap_or(u32::MAX);
+        let mut left = probes;
         let mut from = listed.nth_word(scatter);
         while let Some(index) = listed.next_word(from) {
             let mut word = listed.word(index).load(Ordering::Relaxed);
             while word != 0 && left > 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
-                let wanted = probes.is_none() || self.looks_roomy(class, page);
+                let wanted = probes == u32::MAX || self.looks_roomy(class, page);
                 if wanted && listed.remove(page) {
-                    return Some(Obtained {
-                        slab: self.owned_slab(page),
-                        source: Source::Listed,
-                    });
+                    return Some(self.owned_slab(page));
                 }
                 left -= 1;
                 word &= word - 1;
@@ -192,49 +201,53 @@ impl Heap {
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
+    #[inline(never)]
     fn take_pages(&self, class: u32, scatter: u32) -> Search {
-        let pages = self.free_pages();
         let info = self.class_info(class);
-        let found = |page, order| {
-            let slab = Slab { page, class, order };
-            self.found_slab(slab);
-            Search::Slab(Obtained {
-                slab,
-                source: Source::Pages,
-            })
-        };
-        let count = pages.count();
+        let count = self.free_pages().count();
         if count >= 1 << info.least_order {
-            // Relaxed: a hint.
-            let stripes = self.globals().installed.0.load(Ordering::Relaxed).max(1);
-            let share = (count / (SLABS_TO_COME * stripes)).max(1).ilog2();
-            let wished = share.clamp(info.usual_order, info.largest_order);
-            for order in (info.least_order..=wished).rev() {
+            let mut order = self.wished_order(info, count) + 1;
+            while order > info.least_order {
+                order -= 1;
                 if let Some(page) = self.take_block(order, scatter) {
-                    return found(page, order);
+                    return self.make_slab(page, class, order);
                 }
             }
         }
-        match self.take_block_anywhere(info.least_order) {
-            Found::Page(page) => found(page, info.least_order),
-            Found::Unsettled => Search::Unsettled,
-            Found::Nothing => Search::Nothing {
-                fragmented: count >= 1 << info.least_order,
-            },
+        let found = self.take_block_anywhere(info.least_order);
+        match found.page() {
+            Some(page) => self.make_slab(page, class, info.least_order),
+            None if found == Found::UNSETTLED => Search::UNSETTLED,
+            None if count >= 1 << info.least_order => Search::FRAGMENTED,
+            None => Search::EXHAUSTED,
         }
+    }
+
+    /// Order that a new slab should have while `count` pages are free.
+    fn wished_order(&self, info: ClassInfo, count: u32) -> u32 {
+        // Relaxed: a hint.
+        let stripes = self.globals().installed.0.load(Ordering::Relaxed).max(1);
+        let mut order = info.usual_order;
+        while order < info.largest_order && (SLABS_TO_COME * stripes) << (order + 1) <= count {
+            order += 1;
+        }
+        order
+    }
+
+    fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
+        let slab = Slab::new(page, class, order);
+        self.found_slab(slab);
+        Search::of_pages(slab)
     }
 }
 
 /// The slab of a ticket that has one.
 pub(crate) fn ticket_slab(ticket: Ticket) -> Slab {
-    Slab {
-        page: ticket.page(),
-        class: ticket.class(),
-        order: ticket.order(),
-    }
+    Slab::new(ticket.page(), ticket.class(), ticket.order())
 }
 
 /// Waits until a stripe has units again; false if it takes long, or its refill failed.
+#[inline(never)]
 fn wait_for_crosser(stripe: &Stripe) -> bool {
     for _ in 0..PATIENCE {
         let ticket = stripe.look();

@@ -43,7 +43,10 @@ impl Heap {
     }
 
     /// The smallest class whose slots hold `bytes` and are all multiples of `alignment`.
-    #[allow(clippy::cast_possible_truncation, reason = "checked against the largest slot")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "checked against the largest slot"
+    )]
     fn aligned_class(&self, bytes: u64, alignment: u64) -> Option<u32> {
         let least = bytes.max(alignment);
         if bytes == 0 || alignment > 1 << self.page_shift || least > u64::from(self.largest_slot) {

@@ -31,7 +31,8 @@ impl Heap {
         match self.find_run(length, alignment) {
             Ok(first) => {
                 // Relaxed: whoever frees the block got it from this thread.
-                self.entry(first).store(Entry::run(length).0, Ordering::Relaxed);
+                self.entry(first)
+                    .store(Entry::run(length).0, Ordering::Relaxed);
                 self.free_pages().settle(length);
                 if self.flags & COUNT_BYTES != 0 {
                     counters.count_served(bytes);
@@ -48,18 +49,20 @@ impl Heap {
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
         loop {
             let epoch = self.epoch();
-            match self.take_run(length, alignment, self.run_start(length)) {
-                Found::Page(first) => return Ok(first),
-                Found::Unsettled => {}
-                Found::Nothing => {
-                    if !self.reclaim_idle() && self.epoch() == epoch {
-                        return Err(if self.free_pages().count() >= length {
-                            Failure::Fragmented
-                        } else {
-                            Failure::Exhausted
-                        });
-                    }
+            let found = self.take_run(length, alignment, self.run_start(length));
+            if let Some(first) = found.page() {
+                return Ok(first);
+            }
+            if found == Found::NOTHING {
+                if self.reclaim_idle() {
                     continue;
+                }
+                if self.epoch() == epoch {
+                    return Err(if self.free_pages().count() >= length {
+                        Failure::Fragmented
+                    } else {
+                        Failure::Exhausted
+                    });
                 }
             }
             time::nanosleep(NAP);

@@ -18,11 +18,21 @@ use simt::time;
 /// Nanoseconds between two looks.
 const NAP: u32 = 200;
 
-/// What one look at the places of a class gave.
-enum Look {
-    Ticket(Ticket),
-    Nothing { fragmented: bool },
-    Unsettled,
+/// What one look at the places of a class gave: a ticket, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look(u64);
+
+impl Look {
+    /// No slot, no slab, no page.
+    const EXHAUSTED: Self = Self(u64::MAX);
+    /// No slot, no slab; pages are free, but not side by side.
+    const FRAGMENTED: Self = Self(u64::MAX - 1);
+    /// Nothing, but something was on its way.
+    const UNSETTLED: Self = Self(u64::MAX - 2);
+
+    fn ticket(self) -> Option<Ticket> {
+        (self.0 < Self::UNSETTLED.0).then_some(Ticket(self.0))
+    }
 }
 
 impl Heap {
@@ -33,25 +43,20 @@ impl Heap {
     pub(crate) fn scavenge(&self, class: u32, count: u32) -> Ticket {
         loop {
             let epoch = self.epoch();
-            let mut fragmented = match self.look(class, count) {
-                Look::Ticket(ticket) => return ticket,
-                Look::Nothing { fragmented } => Some(fragmented),
-                Look::Unsettled => None,
-            };
+            let look = self.look(class, count);
+            if let Some(ticket) = look.ticket() {
+                return ticket;
+            }
             if self.reclaim_idle() {
                 continue;
             }
-            for larger in class + 1..self.layout().class_count {
-                match self.look_larger(larger, count) {
-                    Look::Ticket(ticket) => return ticket,
-                    Look::Nothing { .. } => {}
-                    Look::Unsettled => fragmented = None,
-                }
+            let larger = self.look_at_larger(class, count);
+            if let Some(ticket) = larger.ticket() {
+                return ticket;
             }
-            if let Some(fragmented) = fragmented
-                && self.epoch() == epoch
-            {
-                let failure = if fragmented {
+            let settled = look != Look::UNSETTLED && larger != Look::UNSETTLED;
+            if settled && self.epoch() == epoch {
+                let failure = if look == Look::FRAGMENTED {
                     Failure::Fragmented
                 } else {
                     Failure::Exhausted
@@ -64,40 +69,56 @@ impl Heap {
     }
 
     /// Looks at the stripes and slabs of a class, and at the free pages.
+    #[inline(never)]
     fn look(&self, class: u32, count: u32) -> Look {
-        let settled = match self.draw_anywhere(class, count) {
-            Look::Ticket(ticket) => return Look::Ticket(ticket),
-            Look::Nothing { .. } => true,
-            Look::Unsettled => false,
-        };
-        match self.obtain(class) {
-            Search::Slab(obtained) => {
-                let ticket = self.ticket_for(obtained.slab);
-                let units = count.min(ticket.left().cast_unsigned());
-                if self.reserve(obtained.slab, units) {
-                    self.list_obtained(&obtained);
-                } else {
-                    self.settle(&obtained);
-                }
-                Look::Ticket(ticket.with_left(units.cast_signed()))
+        let drawn = self.draw_anywhere(class, count);
+        if drawn.ticket().is_some() {
+            return drawn;
+        }
+        let obtained = self.obtain(class);
+        if let Some(slab) = obtained.slab() {
+            let ticket = self.ticket_for(slab);
+            let units = count.min(ticket.left().cast_unsigned());
+            if self.reserve(slab, units) {
+                self.list_obtained(obtained, slab);
+            } else {
+                self.settle(obtained, slab);
             }
-            Search::Nothing { fragmented } if settled => Look::Nothing { fragmented },
-            _ => Look::Unsettled,
+            return Look(ticket.with_left(units.cast_signed()).0);
+        }
+        if drawn == Look::UNSETTLED || obtained == Search::UNSETTLED {
+            Look::UNSETTLED
+        } else if obtained == Search::FRAGMENTED {
+            Look::FRAGMENTED
+        } else {
+            Look::EXHAUSTED
         }
     }
 
-    /// Looks at the stripes and listed slabs of a larger class than the one asked for.
-    fn look_larger(&self, class: u32, count: u32) -> Look {
-        match self.draw_anywhere(class, count) {
-            Look::Nothing { .. } if self.listed(class).count() > 0 => self.look(class, count),
-            other => other,
+    /// Looks at the stripes and listed slabs of the classes above `class`.
+    #[inline(never)]
+    fn look_at_larger(&self, class: u32, count: u32) -> Look {
+        let mut result = Look::EXHAUSTED;
+        for larger in class + 1..self.layout().class_count {
+            let mut look = self.draw_anywhere(larger, count);
+            if look == Look::EXHAUSTED && self.listed(larger).count() > 0 {
+                look = self.look(larger, count);
+            }
+            if look.ticket().is_some() {
+                return look;
+            }
+            if look == Look::UNSETTLED {
+                result = look;
+            }
         }
+        result
     }
 
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
+    #[inline(never)]
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
         let mask = self.class_info(class).stripe_mask;
-        let mut settled = true;
+        let mut result = Look::EXHAUSTED;
         for step in 0..=mask {
             let stripe = self.stripe(class, own_stripe().wrapping_add(step) & mask);
             let seen = stripe.look();
@@ -108,20 +129,17 @@ impl Heap {
             if seen.left() >= 0 {
                 let ticket = self.draw_here(class, count, stripe);
                 if ticket.left() > 0 {
-                    return Look::Ticket(ticket);
+                    return Look(ticket.0);
                 }
             }
-            settled = false;
+            result = Look::UNSETTLED;
         }
-        if settled {
-            Look::Nothing { fragmented: false }
-        } else {
-            Look::Unsettled
-        }
+        result
     }
 
     /// Takes slabs without a block in them away from their stripes, so that their pages are free
     /// for all; true if there was one.
+    #[inline(never)]
     pub(crate) fn reclaim_idle(&self) -> bool {
         let globals = self.globals();
         let mut found = false;

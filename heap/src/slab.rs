@@ -41,22 +41,38 @@ impl SlabState {
     }
 }
 
-/// A slab: its first page, class and order.
+/// A slab: its first page (18 bits), order (3 bits) and class (8 bits), in one word so that it
+/// travels in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slab {
-    pub page: u32,
-    pub class: u32,
-    pub order: u32,
-}
+pub(crate) struct Slab(pub u32);
 
 impl Slab {
+    /// Bits that a slab takes.
+    pub const BITS: u32 = 29;
+
+    pub fn new(page: u32, class: u32, order: u32) -> Self {
+        Self(page | order << 18 | class << 21)
+    }
+
+    pub fn page(self) -> u32 {
+        self.0 & ((1 << 18) - 1)
+    }
+
+    pub fn order(self) -> u32 {
+        (self.0 >> 18) & 7
+    }
+
+    pub fn class(self) -> u32 {
+        (self.0 >> 21) & 0xff
+    }
+
     pub fn pages(self) -> u32 {
-        1 << self.order
+        1 << self.order()
     }
 
     /// Its pages' bits in their word of the free set.
     fn mask(self) -> u64 {
-        low_bits(self.pages()) << (self.page % WORD_PAGES)
+        low_bits(self.pages()) << (self.page() % WORD_PAGES)
     }
 }
 
@@ -69,8 +85,10 @@ impl Heap {
     /// Slots not in use, of a slab that the caller owns.
     pub(crate) fn slots_free(&self, slab: Slab) -> u32 {
         // Relaxed: only frees can run beside the owner, and they only raise the result.
-        let used = self.usage(slab.page).load(Ordering::Relaxed);
-        self.layout().slots(slab.class, slab.order).saturating_sub(used)
+        let used = self.usage(slab.page()).load(Ordering::Relaxed);
+        self.layout()
+            .slots(slab.class(), slab.order())
+            .saturating_sub(used)
     }
 
     /// Whether a slab listed at `page` has at least an eighth of its slots free, as far as a look
@@ -89,15 +107,16 @@ impl Heap {
     /// Gives `units` of an owned slab to a stripe, which is published next.
     pub(crate) fn install(&self, page: u32, units: u32) {
         // Relaxed: publishing the stripe releases it.
-        self.usage(page).fetch_add(INSTALLED + units, Ordering::Relaxed);
+        self.usage(page)
+            .fetch_add(INSTALLED + units, Ordering::Relaxed);
     }
 
     /// Reserves `units` of an owned slab for the caller. True if the slab still has slots beyond
     /// its use: the caller owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
         // Relaxed: the slab is listed with release next.
-        let before = self.usage(slab.page).fetch_add(units, Ordering::Relaxed);
-        before + units < self.layout().slots(slab.class, slab.order)
+        let before = self.usage(slab.page()).fetch_add(units, Ordering::Relaxed);
+        before + units < self.layout().slots(slab.class(), slab.order())
     }
 
     /// Takes a slab away from its stripe with `left` units that nobody has drawn.
@@ -119,26 +138,24 @@ impl Heap {
     /// The rest of [`release`](Self::release) where the slab may change its state.
     #[inline(never)]
     fn after_lowering(&self, head: u32, entry: Entry, before: u32, count: u32) {
-        let slab = Slab {
-            page: head,
-            class: entry.class(),
-            order: entry.order(),
-        };
+        let slab = Slab::new(head, entry.class(), entry.order());
         self.change_state(slab, before, before - count);
     }
 
+    #[inline(never)]
     fn lower_usage(&self, slab: Slab, amount: u32) {
         // AcqRel: as in `release`.
-        let before = self.usage(slab.page).fetch_sub(amount, Ordering::AcqRel);
+        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::AcqRel);
         self.change_state(slab, before, before - amount);
     }
 
     /// Does what lowering the use from `before` to `after` asks of the thread that did it.
+    #[inline(never)]
     fn change_state(&self, slab: Slab, before: u32, after: u32) {
         if after & INSTALLED != 0 {
             return;
         }
-        let slots = self.layout().slots(slab.class, slab.order);
+        let slots = self.layout().slots(slab.class(), slab.order());
         let was_listed = before < slots;
         match (was_listed, after) {
             // Its lister or its taker may be at work on it. Who takes it out of the set decides.
@@ -150,65 +167,74 @@ impl Heap {
     }
 
     /// Puts an owned slab into its class's set.
+    #[inline(never)]
     pub(crate) fn list(&self, slab: Slab) {
-        self.listed(slab.class).announce(1);
+        self.listed(slab.class()).announce(1);
         self.relist(slab);
     }
 
     /// Puts a slab into its class's set, where it is still counted.
+    #[inline(never)]
     pub(crate) fn relist(&self, slab: Slab) {
-        self.listed(slab.class)
-            .insert(slab.page / WORD_PAGES, 1 << (slab.page % WORD_PAGES));
-        self.raise_epoch();
-        // The last free may have come before the slab could be found. AcqRel on both sides: of
-        // this and that free's change of the use, the later sees what came before the other.
-        if self.usage(slab.page).fetch_add(0, Ordering::AcqRel) == 0 {
+        if self.insert_listed(slab) {
             self.retire_if_listed(slab);
         }
     }
 
+    /// Sets a slab's bit in its class's set; true if its use is zero by now, so that it should be
+    /// taken out again.
+    fn insert_listed(&self, slab: Slab) -> bool {
+        self.listed(slab.class())
+            .insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
+        self.raise_epoch();
+        // The last free may have come before the slab could be found. AcqRel on both sides: of
+        // this and that free's change of the use, the later sees what came before the other.
+        self.usage(slab.page()).fetch_add(0, Ordering::AcqRel) == 0
+    }
+
     /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and
     /// retires it. It may have been retired and be a new slab of the class by now.
+    #[inline(never)]
     fn retire_if_listed(&self, slab: Slab) {
-        let listed = self.listed(slab.class);
-        if !listed.remove(slab.page) {
-            return;
-        }
-        let slab = self.owned_slab(slab.page);
-        if self.usage(slab.page).load(Ordering::Acquire) == 0 {
-            self.retire(slab);
-            listed.settle(1);
-        } else {
-            self.relist(slab);
+        let listed = self.listed(slab.class());
+        while listed.remove(slab.page()) {
+            let slab = self.owned_slab(slab.page());
+            // Acquire: sees what the last user did.
+            if self.usage(slab.page()).load(Ordering::Acquire) == 0 {
+                self.retire(slab);
+                listed.settle(1);
+                return;
+            }
+            if !self.insert_listed(slab) {
+                return;
+            }
         }
     }
 
     /// The slab that begins at a page, which the caller owns.
     pub(crate) fn owned_slab(&self, page: u32) -> Slab {
         let entry = Entry(self.entry(page).load(Ordering::Relaxed));
-        Slab {
-            page,
-            class: entry.class(),
-            order: entry.order(),
-        }
+        Slab::new(page, entry.class(), entry.order())
     }
 
     /// Makes an owned slab without use free pages.
+    #[inline(never)]
     fn retire(&self, slab: Slab) {
-        for page in slab.page..slab.page + slab.pages() {
+        for page in slab.page()..slab.page() + slab.pages() {
             // Relaxed: released with the pages.
             self.entry(page).store(Entry::BLANK.0, Ordering::Relaxed);
         }
         let pages = self.free_pages();
         pages.announce(slab.pages());
-        pages.insert(slab.page / WORD_PAGES, slab.mask());
+        pages.insert(slab.page() / WORD_PAGES, slab.mask());
         self.raise_epoch();
     }
 
     /// Makes pages that the caller took from the free set a slab without use.
+    #[inline(never)]
     pub(crate) fn found_slab(&self, slab: Slab) {
-        let entry = Entry::slab(slab.class, slab.order).0;
-        for page in slab.page..slab.page + slab.pages() {
+        let entry = Entry::slab(slab.class(), slab.order()).0;
+        for page in slab.page()..slab.page() + slab.pages() {
             // Relaxed: released when the slab is published or listed.
             self.entry(page).store(entry, Ordering::Relaxed);
         }

@@ -154,6 +154,9 @@ mod tests {
     #[test]
     fn exhausted_is_no_stripes_word() {
         assert!(!Ticket::EXHAUSTED.has_slab());
-        assert_ne!(Ticket::EXHAUSTED, Ticket::refilling(255).following(Ticket(14 << 32)));
+        assert_ne!(
+            Ticket::EXHAUSTED,
+            Ticket::refilling(255).following(Ticket(14 << 32))
+        );
     }
 }

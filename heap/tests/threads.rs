@@ -11,7 +11,11 @@ use scatterheap_heap::Heap;
 fn fill(block: *mut u8, bytes: u64, owner: u64) {
     for index in 0..usize::try_from(bytes).expect("fits") {
         // SAFETY: the block has that many bytes.
-        unsafe { block.add(index).write((owner ^ index as u64).to_le_bytes()[0]) };
+        unsafe {
+            block
+                .add(index)
+                .write((owner ^ index as u64).to_le_bytes()[0])
+        };
     }
 }
 
@@ -19,7 +23,11 @@ fn check(block: *mut u8, bytes: u64, owner: u64) {
     for index in 0..usize::try_from(bytes).expect("fits") {
         // SAFETY: the block has that many bytes.
         let found = unsafe { block.add(index).read() };
-        assert_eq!(found, (owner ^ index as u64).to_le_bytes()[0], "byte {index} of {bytes}");
+        assert_eq!(
+            found,
+            (owner ^ index as u64).to_le_bytes()[0],
+            "byte {index} of {bytes}"
+        );
     }
 }
 
@@ -65,7 +73,10 @@ fn churn(heap: &Heap, seed: u64, rounds: u32, largest: u64, live: usize) -> u64 
 
 fn whole_heap_is_free(heap: &Heap) {
     let all = heap.malloc(heap.capacity());
-    assert!(!all.is_null(), "everything is freed, so the whole heap can be had");
+    assert!(
+        !all.is_null(),
+        "everything is freed, so the whole heap can be had"
+    );
     // SAFETY: it is this thread's.
     unsafe { heap.free(all) };
 }
@@ -85,7 +96,10 @@ fn run(capacity: u64, threads: u64, rounds: u32, largest: u64, live: usize) -> u
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("no panic"))
+            .sum()
     });
     whole_heap_is_free(heap);
     nulls
@@ -105,17 +119,28 @@ fn blocks_of_all_sizes() {
 
 #[test]
 fn a_tiny_heap_under_pressure_recovers() {
-    assert!(run(1 << 20, 8, 10_000, 4000, 400) > 0, "the heap was meant to be too small");
+    assert!(
+        run(1 << 20, 8, 10_000, 4000, 400) > 0,
+        "the heap was meant to be too small"
+    );
 }
 
 #[test]
 fn the_smallest_heap_under_pressure_recovers() {
-    assert!(run(16 << 10, 4, 10_000, 600, 100) > 0, "the heap was meant to be too small");
+    assert!(
+        run(16 << 10, 4, 10_000, 600, 100) > 0,
+        "the heap was meant to be too small"
+    );
 }
 
 #[test]
 fn one_class_fills_the_heap_to_the_last_slot() {
-    for (bytes, capacity) in [(16_u64, 1_u64 << 20), (48, 4 << 20), (256, 4 << 20), (4096, 16 << 20)] {
+    for (bytes, capacity) in [
+        (16_u64, 1_u64 << 20),
+        (48, 4 << 20),
+        (256, 4 << 20),
+        (4096, 16 << 20),
+    ] {
         let host = HostHeap::new(capacity, 8, 0);
         let heap = host.heap();
         let mut blocks = Vec::new();

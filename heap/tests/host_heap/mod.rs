@@ -24,7 +24,10 @@ impl HostHeap {
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
         let (metadata, pages) = unsafe { (alloc(metadata_request), alloc(pages_request)) };
-        assert!(!metadata.is_null() && !pages.is_null(), "no memory for the test");
+        assert!(
+            !metadata.is_null() && !pages.is_null(),
+            "no memory for the test"
+        );
         let head = Heap::new(layout, metadata as u64, pages as u64, flags);
         // SAFETY: the metadata has room for a head, and for what the layout says.
         unsafe {

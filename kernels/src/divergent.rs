@@ -1,0 +1,98 @@
+//! Lanes that go their own ways: different calls, sizes, orders and lifetimes in one warp.
+
+use crate::churn::RoundsArguments;
+use crate::pattern;
+use crate::sizes::mix;
+use crate::tally::{Count, Counts};
+use core::alloc::Layout;
+use core::ptr;
+use heap::Heap;
+use simt::{kernel, thread};
+
+/// Largest alignment that is asked for, as a power of two.
+const LARGEST_ALIGNMENT: u64 = 12;
+
+/// Allocates in one of four ways, by `choice`.
+///
+/// # Safety
+///
+/// None beyond the heap's own.
+unsafe fn allocate(heap: &Heap, choice: u64, bytes: u64, counts: &mut Counts) -> *mut u8 {
+    match choice % 4 {
+        0 => heap.malloc(bytes),
+        1 => {
+            let block = heap.calloc(bytes, 1);
+            for offset in 0..if block.is_null() { 0 } else { bytes } {
+                // SAFETY: the block has that many bytes.
+                let byte = unsafe { block.add(offset as usize).read() };
+                counts.add(Count::Corrupt, u64::from(byte != 0));
+            }
+            block
+        }
+        2 => {
+            let alignment = 1 << ((choice >> 2) % (LARGEST_ALIGNMENT + 1));
+            // SAFETY: a power of two, and no size near the address space's.
+            let request = unsafe { Layout::from_size_align_unchecked(bytes as usize, alignment) };
+            let block = heap.aligned_alloc(request);
+            counts.add(
+                Count::Misaligned,
+                u64::from(block as usize & (alignment - 1) != 0),
+            );
+            block
+        }
+        _ => {
+            let block = heap.malloc(bytes.div_ceil(3));
+            // SAFETY: the block is this thread's.
+            let resized = unsafe { heap.realloc(block, bytes) };
+            if resized.is_null() && !block.is_null() {
+                // SAFETY: a failed realloc leaves the block.
+                unsafe { heap.free(block) };
+            }
+            resized
+        }
+    }
+}
+
+kernel! {
+    /// Every lane chooses each round, by a hash, whether to work at all, how, and whether to keep
+    /// the block for the next round.
+    pub struct Divergent = "scatterheap_kernel_divergent";
+    fn body(arguments: &RoundsArguments) {
+        let thread = u64::from(thread::index_1d());
+        if thread >= arguments.count {
+            return;
+        }
+        let mut counts = Counts::default();
+        let mut kept: (*mut u8, u64) = (ptr::null_mut(), 0);
+        let owner = arguments.first_owner + thread;
+        // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
+        unsafe {
+            let heap = Heap::at(arguments.heap);
+            for round in 0..=arguments.rounds {
+                let choice = mix(arguments.sizes.seed ^ thread << 24 ^ round);
+                if choice.is_multiple_of(8) && round < arguments.rounds {
+                    continue;
+                }
+                let (block, bytes) = kept;
+                if !block.is_null() && !(choice >> 3).is_multiple_of(4) || round == arguments.rounds {
+                    if !block.is_null() {
+                        let intact = pattern::is_intact(block, bytes, owner);
+                        counts.add(Count::Corrupt, u64::from(!intact));
+                        heap.free(block);
+                        counts.add(Count::Operations, 1);
+                    }
+                    kept.0 = ptr::null_mut();
+                }
+                if kept.0.is_null() && round < arguments.rounds {
+                    let bytes = arguments.sizes.of(thread, round);
+                    let block = allocate(heap, choice >> 5, bytes, &mut counts);
+                    if counts.allocated(heap, block, bytes) {
+                        pattern::fill(block, bytes, owner);
+                        kept = (block, bytes);
+                    }
+                }
+            }
+            counts.report(arguments.tally);
+        }
+    }
+}

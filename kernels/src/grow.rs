@@ -1,0 +1,47 @@
+//! Blocks that double by `realloc`, as a growing vector does.
+
+use crate::churn::RoundsArguments;
+use crate::pattern;
+use crate::tally::{Count, Counts};
+use heap::Heap;
+use simt::{kernel, thread};
+
+kernel! {
+    /// Every thread grows a block from the least size, doubling it until it would pass the most,
+    /// and checks the old content in the new block each time.
+    pub struct Grow = "scatterheap_kernel_grow";
+    fn body(arguments: &RoundsArguments) {
+        let thread = u64::from(thread::index_1d());
+        if thread >= arguments.count {
+            return;
+        }
+        let mut counts = Counts::default();
+        let owner = arguments.first_owner + thread;
+        // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
+        unsafe {
+            let heap = Heap::at(arguments.heap);
+            for _ in 0..arguments.rounds {
+                let mut bytes = arguments.sizes.least;
+                let mut block = heap.malloc(bytes);
+                if !counts.allocated(heap, block, bytes) {
+                    continue;
+                }
+                pattern::fill(block, bytes, owner);
+                while bytes * 2 <= arguments.sizes.most {
+                    let larger = heap.realloc(block, bytes * 2);
+                    if !counts.allocated(heap, larger, bytes * 2) {
+                        break;
+                    }
+                    block = larger;
+                    let intact = pattern::is_intact(block, bytes, owner);
+                    counts.add(Count::Corrupt, u64::from(!intact));
+                    bytes *= 2;
+                    pattern::fill(block, bytes, owner);
+                }
+                heap.free(block);
+                counts.add(Count::Operations, 1);
+            }
+            counts.report(arguments.tally);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A real program's allocations, by many warps at once.
+//!
+//! The trace is split over the 32 lanes of a warp, object by object; every warp runs a copy of
+//! it. A lane's operations are an array; its live blocks are a table. Both are the lane's own, so
+//! lanes never wait for each other.
+
+use crate::pattern;
+use crate::tally::{Count, Counts};
+use bytemuck::{Pod, Zeroable};
+use core::alloc::Layout;
+use heap::Heap;
+use simt::{kernel, thread};
+
+/// What an operation does.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `malloc`, with the alignment given.
+    Malloc = 0,
+    /// `calloc`.
+    Calloc = 1,
+    /// `realloc`.
+    Realloc = 2,
+    /// `free`.
+    Free = 3,
+}
+
+/// An operation of a lane.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Operation {
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Place of the block in the lane's table.
+    pub place: u32,
+    /// A [`Kind`].
+    pub kind: u8,
+    /// Binary logarithm of the alignment.
+    pub alignment_log2: u8,
+    /// Zero.
+    pub padding: u16,
+}
+
+/// A place of a lane's table.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Place {
+    /// Address of the block, or 0.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// Arguments of [`Replay`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct ReplayArguments {
+    /// Address of the heap.
+    pub heap: u64,
+    /// Address of the tally.
+    pub tally: u64,
+    /// Threads that work: copies times lanes.
+    pub count: u64,
+    /// Lanes that a copy is split over.
+    pub lanes: u64,
+    /// Address of the operations of all lanes.
+    pub operations: u64,
+    /// Address of `lanes + 1` indices (u32) of the operations: lane `l` of this window runs those
+    /// from element `l` to element `l + 1`.
+    pub ranges: u64,
+    /// Address of the tables: `places` for each thread.
+    pub tables: u64,
+    /// Places of a table.
+    pub places: u64,
+}
+
+impl ReplayArguments {
+    /// A place of a thread's table; places of the same number lie side by side for the threads.
+    ///
+    /// # Safety
+    ///
+    /// The arguments must be as they say, the thread the caller, the place in its table.
+    unsafe fn place<'a>(&self, thread: u64, place: u32) -> &'a mut Place {
+        let index = u64::from(place) * self.count + thread;
+        // SAFETY: as the caller promises.
+        unsafe { &mut *(self.tables as *mut Place).add(index as usize) }
+    }
+}
+
+/// Runs one operation on its place.
+///
+/// # Safety
+///
+/// The place must be the caller's alone.
+unsafe fn run(
+    heap: &Heap,
+    operation: &Operation,
+    place: &mut Place,
+    owner: u64,
+    counts: &mut Counts,
+) {
+    let old = place.address as *mut u8;
+    let bytes = operation.bytes;
+    // SAFETY: the place holds a block of this thread with a pattern, or 0.
+    unsafe {
+        if !old.is_null() {
+            let intact = pattern::is_intact(old, place.bytes, owner);
+            counts.add(Count::Corrupt, u64::from(!intact));
+        }
+        let block = if operation.kind == Kind::Free as u8 {
+            heap.free(old);
+            counts.add(Count::Operations, u64::from(!old.is_null()));
+            *place = Place::default();
+            return;
+        } else if operation.kind == Kind::Realloc as u8 {
+            heap.realloc(old, bytes)
+        } else if operation.kind == Kind::Calloc as u8 {
+            heap.calloc(bytes, 1)
+        } else {
+            let alignment = 1 << operation.alignment_log2;
+            heap.aligned_alloc(Layout::from_size_align_unchecked(bytes as usize, alignment))
+        };
+        if !counts.allocated(heap, block, bytes) {
+            return;
+        }
+        if operation.kind == Kind::Realloc as u8 && !old.is_null() {
+            // The pattern's beginning does not depend on the size, up to where it is whole.
+            let kept = bytes.min(place.bytes).min(512) & !7;
+            let intact = pattern::is_intact(block, kept, owner);
+            counts.add(Count::Corrupt, u64::from(!intact));
+        }
+        pattern::fill(block, bytes, owner);
+        *place = Place {
+            address: block as u64,
+            bytes,
+        };
+    }
+}
+
+kernel! {
+    /// Every thread runs its lane's operations of one window.
+    pub struct Replay = "scatterheap_kernel_replay";
+    fn body(arguments: &ReplayArguments) {
+        let thread = u64::from(thread::index_1d());
+        if thread >= arguments.count {
+            return;
+        }
+        let lane = (thread % arguments.lanes) as usize;
+        let mut counts = Counts::default();
+        // SAFETY: the host gave arrays as the arguments say; the table is this thread's.
+        unsafe {
+            let heap = Heap::at(arguments.heap);
+            let ranges = (arguments.ranges as *const u32).add(lane);
+            for index in ranges.read()..ranges.add(1).read() {
+                let operation = &*(arguments.operations as *const Operation).add(index as usize);
+                let place = arguments.place(thread, operation.place);
+                let owner = thread << 32 | u64::from(operation.place);
+                run(heap, operation, place, owner, &mut counts);
+            }
+            counts.report(arguments.tally);
+        }
+    }
+}
