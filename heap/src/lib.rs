@@ -42,6 +42,11 @@ pub mod entry;
 mod free;
 mod heap;
 mod initialise;
+#[cfg(all(
+    feature = "inspect",
+    not(any(loom, shuttle, target_arch = "nvptx64"))
+))]
+pub mod inspect;
 pub mod layout;
 mod malloc;
 pub mod page_set;

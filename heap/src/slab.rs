@@ -23,7 +23,7 @@ use crate::page_set::{WORD_PAGES, low_bits};
 use simt::atomic::{DeviceAtomicU32, Ordering};
 
 /// Flag in a slab's use: a stripe has it.
-const INSTALLED: u32 = 1 << 31;
+pub(crate) const INSTALLED: u32 = 1 << 31;
 
 /// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
 #[repr(C, align(32))]

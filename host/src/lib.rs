@@ -1,1 +1,25 @@
-//! Drives a device: opens a GPU or the CPU, creates a heap on it, launches kernels and reads back occupancy
+//! Drives a device: opens a GPU or the CPU, creates a heap on it, launches kernels, and reads
+//! back what the heap holds.
+//!
+//! The same code runs on both: a [`Device`] launches a kernel by its type, on a GPU through the
+//! driver (loaded at run time, so programs start on machines without one), on the CPU on a pool
+//! of threads.
+
+extern crate scatterheap_heap as heap_core;
+extern crate scatterheap_kernels as kernels;
+extern crate scatterheap_simt as simt;
+
+pub mod device;
+pub mod error;
+pub mod heap;
+pub mod memory;
+pub mod replay;
+pub mod size;
+pub mod stress;
+mod tally;
+
+pub use device::{Device, Grid, KernelSource, Selector};
+pub use error::{Error, Result};
+pub use heap::{Heap, HeapBuilder};
+pub use heap_core::inspect::{self, Occupancy, Snapshot};
+pub use memory::Memory;

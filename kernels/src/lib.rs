@@ -19,6 +19,7 @@
 extern crate scatterheap_heap as heap;
 extern crate scatterheap_simt as simt;
 
+pub mod bench;
 pub mod blocks;
 pub mod churn;
 pub mod divergent;

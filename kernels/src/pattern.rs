@@ -45,7 +45,7 @@ pub unsafe fn fill(block: *mut u8, bytes: u64, owner: u64) {
             block
                 .cast::<u64>()
                 .add(index as usize)
-                .write(word(owner, index))
+                .write(word(owner, index));
         };
     });
     for offset in bytes & !7..bytes {

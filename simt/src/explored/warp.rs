@@ -4,6 +4,10 @@
 //! rendezvous: it waits until every lane of its mask has come, then all get every lane's value.
 //! [`active_mask`] closes its group at a moment that the schedule chooses, so it gives *some*
 //! group with the caller in it, as the hardware does; lanes that have ended are in no group.
+//!
+//! What the PTX ISA leaves undefined is a panic here: a caller outside its own mask, lanes of a
+//! mask in different collectives, a shuffle from outside the mask. So is a mask with a lane that
+//! has ended: the hardware would go on without it, but [`crate::warp`] asks for all lanes.
 
 #[cfg(loom)]
 pub(crate) use crate::single_lane::*;
@@ -14,29 +18,97 @@ pub use emulated::*;
 #[cfg(shuttle)]
 mod emulated {
     use shuttle::rand::Rng;
-    use shuttle::sync::{Arc, Condvar, Mutex};
     use std::cell::RefCell;
     use std::collections::HashMap;
     use std::panic::Location;
+    use std::sync::{Arc, Mutex, MutexGuard};
 
     const LANES: usize = 32;
     type Values = [u64; LANES];
 
+    /// What the lanes of a mask do together; they must all do the same.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Collective {
+        Sync,
+        Ballot,
+        MatchAny,
+        Shuffle,
+        Reduce,
+    }
+
+    /// A collective that waits for lanes.
+    struct Meeting {
+        collective: Collective,
+        came: u32,
+        values: Values,
+    }
+
     #[derive(Default)]
     struct Meetings {
-        /// Collectives that wait for lanes: mask, lanes that came, their values.
-        open: HashMap<u32, (u32, Values)>,
+        /// Collectives that wait for lanes, by their masks.
+        open: HashMap<u32, Meeting>,
         /// Groups that `active_mask` gathers, by the place that calls it.
         gathering: HashMap<(&'static str, u32, u32), u32>,
         /// What each lane is to be given when it wakes.
         values: [Option<Values>; LANES],
         group: [Option<u32>; LANES],
+        /// The lanes that wait.
+        waiting: [Option<shuttle::thread::Thread>; LANES],
+        /// Lanes whose body has returned.
+        ended: u32,
     }
 
+    impl Meetings {
+        /// Wakes those lanes of `mask` that wait; they have been given what they wait for.
+        fn wake(&mut self, mask: u32) -> Vec<shuttle::thread::Thread> {
+            (0..LANES)
+                .filter(|lane| mask & 1 << lane != 0)
+                .filter_map(|lane| self.waiting[lane].take())
+                .collect()
+        }
+
+        /// The lane ends: nobody may count on it any more.
+        fn end(&mut self, lane: u32) {
+            self.ended |= 1 << lane;
+            for (mask, meeting) in &self.open {
+                assert!(
+                    mask & 1 << lane == 0,
+                    "lane {lane} ended while lanes {:#x} wait for it in {:?} of mask {mask:#x}",
+                    meeting.came,
+                    meeting.collective
+                );
+            }
+        }
+    }
+
+    /// The lock is never held across a scheduling point, so it is an ordinary one.
     #[derive(Default)]
-    struct Warp {
-        meetings: Mutex<Meetings>,
-        changed: Condvar,
+    struct Warp(Mutex<Meetings>);
+
+    impl Warp {
+        fn meetings(&self) -> MutexGuard<'_, Meetings> {
+            self.0.lock().expect("no lane panics with the lock held")
+        }
+
+        /// Waits until the lane is given what `take` takes.
+        fn wait<T>(&self, lane: u32, take: impl Fn(&mut Meetings) -> Option<T>) -> T {
+            loop {
+                {
+                    let mut meetings = self.meetings();
+                    if let Some(given) = take(&mut meetings) {
+                        return given;
+                    }
+                    meetings.waiting[lane as usize] = Some(shuttle::thread::current());
+                }
+                shuttle::thread::park();
+            }
+        }
+    }
+
+    fn unpark(lanes: Vec<shuttle::thread::Thread>) {
+        for lane in lanes {
+            lane.unpark();
+        }
     }
 
     shuttle::thread_local! {
@@ -65,8 +137,9 @@ mod emulated {
                 let (warp, body) = (warp.clone(), body.clone());
                 shuttle::thread::spawn(move || {
                     super::super::emulation::set_sm_id(sm);
-                    LANE.with(|cell| *cell.borrow_mut() = Some((warp, lane)));
+                    LANE.with(|cell| *cell.borrow_mut() = Some((warp.clone(), lane)));
                     body(lane);
+                    warp.meetings().end(lane);
                 })
             })
             .collect();
@@ -76,31 +149,46 @@ mod emulated {
     }
 
     /// Waits for all lanes of `mask`, then gives what each of them brought.
-    fn meet(mask: u32, value: u64) -> Values {
+    fn meet(collective: Collective, mask: u32, value: u64) -> Values {
         let Some((warp, lane)) = current() else {
             return [value; LANES];
         };
         assert!(
             mask & 1 << lane != 0,
-            "lane {lane} calls a collective of mask {mask:#x}"
+            "lane {lane} calls {collective:?} of mask {mask:#x}"
         );
-        let mut meetings = warp.meetings.lock().expect("lock");
-        let meeting = meetings.open.entry(mask).or_insert((0, [0; LANES]));
-        meeting.0 |= 1 << lane;
-        meeting.1[lane as usize] = value;
-        if meeting.0 == mask {
-            let (_, values) = meetings.open.remove(&mask).expect("just filled");
-            for member in (0..LANES).filter(|member| mask & 1 << member != 0) {
-                meetings.values[member] = Some(values);
+        let woken = {
+            let mut meetings = warp.meetings();
+            let ended = meetings.ended & mask;
+            assert!(
+                ended == 0,
+                "lane {lane} calls {collective:?} of mask {mask:#x}, of which {ended:#x} ended"
+            );
+            let meeting = meetings.open.entry(mask).or_insert(Meeting {
+                collective,
+                came: 0,
+                values: [0; LANES],
+            });
+            assert!(
+                meeting.collective == collective,
+                "lane {lane} calls {collective:?}, lanes {:#x} of its mask {mask:#x} call {:?}",
+                meeting.came,
+                meeting.collective
+            );
+            meeting.came |= 1 << lane;
+            meeting.values[lane as usize] = value;
+            if meeting.came == mask {
+                let values = meetings.open.remove(&mask).expect("just filled").values;
+                for member in (0..LANES).filter(|member| mask & 1 << member != 0) {
+                    meetings.values[member] = Some(values);
+                }
+                meetings.wake(mask)
+            } else {
+                Vec::new()
             }
-            warp.changed.notify_all();
-        }
-        loop {
-            if let Some(values) = meetings.values[lane as usize].take() {
-                return values;
-            }
-            meetings = warp.changed.wait(meetings).expect("lock");
-        }
+        };
+        unpark(woken);
+        warp.wait(lane, |meetings| meetings.values[lane as usize].take())
     }
 
     pub fn lane_id() -> u32 {
@@ -118,35 +206,37 @@ mod emulated {
         };
         let place = Location::caller();
         let key = (place.file(), place.line(), place.column());
-        let mut meetings = warp.meetings.lock().expect("lock");
-        let group = meetings.gathering.entry(key).or_insert(0);
-        let first = *group == 0;
-        *group |= 1 << lane;
+        let first = {
+            let mut meetings = warp.meetings();
+            let group = meetings.gathering.entry(key).or_insert(0);
+            let first = *group == 0;
+            *group |= 1 << lane;
+            first
+        };
         if first {
-            drop(meetings);
-            for _ in 0..shuttle::rand::thread_rng().gen_range(0..2 * LANES) {
+            // From a lane alone to all that can come.
+            let patience = 1_u32 << shuttle::rand::thread_rng().gen_range(0..9);
+            for _ in 0..shuttle::rand::thread_rng().gen_range(0..patience) {
                 shuttle::thread::yield_now();
             }
-            meetings = warp.meetings.lock().expect("lock");
-            let group = meetings
-                .gathering
-                .remove(&key)
-                .expect("only its first lane closes a group");
-            for member in (0..LANES).filter(|member| group & 1 << member != 0) {
-                meetings.group[member] = Some(group);
-            }
-            warp.changed.notify_all();
+            let woken = {
+                let mut meetings = warp.meetings();
+                let group = meetings
+                    .gathering
+                    .remove(&key)
+                    .expect("only its first lane closes a group");
+                for member in (0..LANES).filter(|member| group & 1 << member != 0) {
+                    meetings.group[member] = Some(group);
+                }
+                meetings.wake(group)
+            };
+            unpark(woken);
         }
-        loop {
-            if let Some(group) = meetings.group[lane as usize].take() {
-                return group;
-            }
-            meetings = warp.changed.wait(meetings).expect("lock");
-        }
+        warp.wait(lane, |meetings| meetings.group[lane as usize].take())
     }
 
     pub fn sync(mask: u32) {
-        meet(mask, 0);
+        meet(Collective::Sync, mask, 0);
     }
 
     fn lanes_where(mask: u32, values: &Values, predicate: impl Fn(u64) -> bool) -> u32 {
@@ -156,13 +246,19 @@ mod emulated {
     }
 
     pub fn ballot(mask: u32, predicate: bool) -> u32 {
-        lanes_where(mask, &meet(mask, u64::from(predicate)), |value| value != 0)
+        lanes_where(
+            mask,
+            &meet(Collective::Ballot, mask, u64::from(predicate)),
+            |value| value != 0,
+        )
     }
 
     pub fn match_any(mask: u32, value: u32) -> u32 {
-        lanes_where(mask, &meet(mask, u64::from(value)), |other| {
-            other == u64::from(value)
-        })
+        lanes_where(
+            mask,
+            &meet(Collective::MatchAny, mask, u64::from(value)),
+            |other| other == u64::from(value),
+        )
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the values came in as u32")]
@@ -175,13 +271,13 @@ mod emulated {
             current().is_none() || mask & 1 << source != 0,
             "shuffle from lane {source} outside mask {mask:#x}"
         );
-        meet(mask, value)[source as usize]
+        meet(Collective::Shuffle, mask, value)[source as usize]
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the values came in as u32")]
     fn fold(mask: u32, value: u32, combine: impl Fn(u32, u32) -> u32) -> u32 {
         let mask = if current().is_none() { 1 } else { mask };
-        let values = meet(mask, u64::from(value));
+        let values = meet(Collective::Reduce, mask, u64::from(value));
         (0..LANES)
             .filter(|lane| mask & 1 << lane != 0)
             .fold(0, |result, lane| combine(result, values[lane] as u32))

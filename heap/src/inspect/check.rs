@@ -1,0 +1,379 @@
+//! Verifies every invariant of a heap that no thread is using.
+//!
+//! What must hold is told by the modules of the allocator. While threads are in it, uses and
+//! counts run ahead of bits and pages are in transit; when the last has left, everything is
+//! exact:
+//!
+//! - Each page is in one slab, or in one run, or in the free set; nothing is left behind on pages
+//!   that are no slab's: no entry, no use, no bit.
+//! - A slab's use is its slots handed out plus the units left in the one stripe that has it. One
+//!   that no stripe has is listed if it has slots free, and retired if it has no slot in use.
+//! - No stripe has fewer than no units. The group that takes the units below zero replaces the
+//!   stripe's word before it leaves the allocator: by that of another slab, or of none. What late
+//!   groups drew meanwhile is overwritten with it, and who draws after finds units, or is the
+//!   next such group.
+//! - Counts equal what they count. Summaries are set over all words with members; they may also
+//!   be set over words that have none.
+//!
+//! Not verified, because any value is right: what is counted for diagnosis, the epoch, the
+//! generation of a stripe, the density of a stripe beyond what its units left tell, stale bits of
+//! summaries, padding.
+
+use super::region::Region;
+use super::violation::{Members, Place, Rule, Violation};
+use super::{Snapshot, WORD_PAGES};
+use crate::entry::Entry;
+use crate::page_set::low_bits;
+use crate::slab::{INSTALLED, Slab};
+use crate::ticket::Ticket;
+use std::collections::BTreeMap;
+
+/// [`Snapshot::violations`] stops after this many.
+pub const MAX_VIOLATIONS: usize = 64;
+/// Units span at most a word of the bitmap.
+const MAX_DENSITY: u32 = u32::BITS.ilog2();
+
+impl Snapshot {
+    /// Verifies every invariant of the heap.
+    ///
+    /// # Errors
+    ///
+    /// The first that does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.violations_up_to(1).pop().map_or(Ok(()), Err)
+    }
+
+    /// The invariants that do not hold, the first [`MAX_VIOLATIONS`]. One damaged word may break
+    /// several.
+    #[must_use]
+    pub fn violations(&self) -> Vec<Violation> {
+        self.violations_up_to(MAX_VIOLATIONS)
+    }
+
+    fn violations_up_to(&self, limit: usize) -> Vec<Violation> {
+        let mut check = Check {
+            snapshot: self,
+            limit,
+            found: Vec::new(),
+            holders: BTreeMap::new(),
+        };
+        check.constants();
+        check.stripes();
+        for region in self.regions() {
+            if check.is_full() {
+                break;
+            }
+            check.region(region);
+        }
+        for set in 0..self.layout.set_count() {
+            if check.is_full() {
+                break;
+            }
+            check.set(set);
+        }
+        check.found
+    }
+}
+
+/// The stripe that has a slab.
+#[derive(Clone, Copy)]
+struct Holder {
+    /// Index in the array of all stripes.
+    stripe: u64,
+    ticket: Ticket,
+}
+
+impl Holder {
+    fn units_left(self) -> u32 {
+        self.ticket.left().max(0).cast_unsigned()
+    }
+}
+
+struct Check<'a> {
+    snapshot: &'a Snapshot,
+    limit: usize,
+    found: Vec<Violation>,
+    /// By the first page of the slab.
+    holders: BTreeMap<u32, Holder>,
+}
+
+impl Check<'_> {
+    fn is_full(&self) -> bool {
+        self.found.len() >= self.limit
+    }
+
+    fn report(&mut self, rule: Rule, place: Place, expected: u64, found: u64) {
+        if !self.is_full() {
+            self.found.push(Violation {
+                rule,
+                place,
+                expected,
+                found,
+            });
+        }
+    }
+
+    fn expect(&mut self, rule: Rule, place: Place, expected: u64, found: u64) {
+        if expected != found {
+            self.report(rule, place, expected, found);
+        }
+    }
+
+    fn constants(&mut self) {
+        let snapshot = self.snapshot;
+        let beyond = snapshot.base & (snapshot.layout.page_bytes() - 1);
+        self.expect(
+            Rule::BaseAligned,
+            Place::Heap,
+            snapshot.base - beyond,
+            snapshot.base,
+        );
+        for class in 0..snapshot.layout.class_count {
+            let words = |info| -> [u32; 4] { bytemuck::cast(info) };
+            let expected = words(snapshot.layout.class_info(class));
+            let found = words(snapshot.class_info(class));
+            if let Some((expected, found)) = expected.iter().zip(&found).find(|(a, b)| a != b) {
+                let place = Place::Class(class);
+                self.report(
+                    Rule::ClassInfo,
+                    place,
+                    u64::from(*expected),
+                    u64::from(*found),
+                );
+            }
+        }
+    }
+
+    fn stripes(&mut self) {
+        let layout = &self.snapshot.layout;
+        let mut installed = 0;
+        for class in 0..layout.class_count {
+            let mask = layout.class_info(class).stripe_mask;
+            for index in 0..layout.stripes {
+                let ticket = self.snapshot.stripe(class, index);
+                let place = Place::Stripe { class, index };
+                let empty = Ticket::empty(class);
+                if index > mask {
+                    self.expect(Rule::StripeEmpty, place, empty.0, ticket.0);
+                } else if ticket.has_slab() {
+                    installed += 1;
+                    let stripe = u64::from(class) * u64::from(layout.stripes) + u64::from(index);
+                    self.stripe_with_slab(class, place, Holder { stripe, ticket });
+                } else if empty.following(ticket) != ticket.following(ticket) {
+                    self.report(Rule::StripeEmpty, place, empty.0, ticket.0);
+                }
+            }
+        }
+        let counted = self.snapshot.globals().installed.into();
+        self.expect(Rule::InstalledCount, Place::Heap, installed, counted);
+    }
+
+    fn stripe_with_slab(&mut self, class: u32, place: Place, holder: Holder) {
+        let ticket = holder.ticket;
+        let slab = self.snapshot.slab_at(ticket.page()).filter(|slab| {
+            slab.class() == class && ticket.class() == class && slab.order() == ticket.order()
+        });
+        let Some(slab) = slab.filter(|_| ticket.density() <= MAX_DENSITY) else {
+            let entry = match ticket.page() {
+                page if page < self.snapshot.layout.page_count => self.snapshot.entry(page),
+                _ => Entry::BLANK,
+            };
+            self.report(Rule::StripeSlab, place, entry.0, ticket.0);
+            return;
+        };
+        let units = self.snapshot.slots(slab).div_ceil(1 << ticket.density());
+        if !(0..=units.cast_signed()).contains(&ticket.left()) {
+            let left = i64::from(ticket.left()).cast_unsigned();
+            self.report(Rule::StripeLeft, place, units.into(), left);
+        }
+        if let Some(other) = self.holders.insert(slab.page(), holder) {
+            self.report(Rule::StripeShared, place, other.stripe, holder.stripe);
+        }
+    }
+
+    fn region(&mut self, region: Region) {
+        let snapshot = self.snapshot;
+        match region {
+            Region::Slab(slab) => self.slab(slab),
+            Region::Run { page: head, pages } => {
+                for page in head..head + pages {
+                    let place = Place::Page(page);
+                    if page != head {
+                        self.expect(Rule::RunEntry, place, 0, snapshot.entry(page).0);
+                    }
+                    self.used_page(page);
+                    self.page_without_slab(page);
+                }
+            }
+            Region::Other { page } => {
+                let (place, entry) = (Place::Page(page), snapshot.entry(page));
+                self.expect(Rule::Entry, place, 0, entry.0);
+                if entry == Entry::BLANK {
+                    self.expect(Rule::PageLost, place, 1, snapshot.is_free(page).into());
+                }
+                self.page_without_slab(page);
+            }
+        }
+    }
+
+    fn used_page(&mut self, page: u32) {
+        let free = self.snapshot.is_free(page).into();
+        self.expect(Rule::PageNotFree, Place::Page(page), 0, free);
+    }
+
+    fn page_without_slab(&mut self, page: u32) {
+        let snapshot = self.snapshot;
+        let usage = snapshot.usage(page).into();
+        self.expect(Rule::StrayUsage, Place::Page(page), 0, usage);
+        let first = snapshot.first_slot_word(page);
+        for word in first..first + snapshot.slot_words_per_page() {
+            let bits = snapshot.slot_word(word).into();
+            self.expect(Rule::StrayBits, Place::SlotWord { page, word }, 0, bits);
+        }
+    }
+
+    fn slab(&mut self, slab: Slab) {
+        let snapshot = self.snapshot;
+        let entry = snapshot.entry(slab.page());
+        for page in slab.page()..slab.page() + slab.pages() {
+            let place = Place::Page(page);
+            self.expect(Rule::SlabEntry, place, entry.0, snapshot.entry(page).0);
+            self.used_page(page);
+            if page != slab.page() {
+                let usage = snapshot.usage(page).into();
+                self.expect(Rule::StrayUsage, place, 0, usage);
+            }
+        }
+        let slots = u64::from(snapshot.slots(slab));
+        let first = snapshot.first_slot_word(slab.page());
+        let words = u64::from(slab.pages()) * snapshot.slot_words_per_page();
+        for index in slots / 32..words {
+            #[allow(clippy::cast_possible_truncation, reason = "at most 32")]
+            let present = low_bits((slots.saturating_sub(32 * index)).min(32) as u32);
+            let word = first + index;
+            let bits = u64::from(snapshot.slot_word(word));
+            let page = snapshot.page_of_slot_word(word);
+            let place = Place::SlotWord { page, word };
+            self.expect(Rule::StrayBits, place, bits & present, bits);
+        }
+        self.slab_usage(slab);
+    }
+
+    fn slab_usage(&mut self, slab: Slab) {
+        let snapshot = self.snapshot;
+        let (page, class) = (slab.page(), slab.class());
+        let place = Place::Slab { page, class };
+        let holder = self.holders.get(&page).copied();
+        let usage = snapshot.usage(page);
+        let used = snapshot.used_blocks(Region::Slab(slab));
+
+        let installed = usage & INSTALLED != 0;
+        let held = holder.is_some();
+        self.expect(Rule::Installed, place, held.into(), installed.into());
+        let left = holder.map_or(0, Holder::units_left);
+        let in_use = u64::from(used) + u64::from(left);
+        self.expect(Rule::Usage, place, in_use, u64::from(usage & !INSTALLED));
+        if !held && used == 0 {
+            self.report(Rule::Retired, place, 0, usage.into());
+        }
+        let roomy = !held && used < snapshot.slots(slab);
+        let listed = snapshot.set_has(1 + class, page);
+        self.expect(Rule::Listed, place, roomy.into(), listed.into());
+        if let Some(holder) = holder.filter(|holder| holder.ticket.density() == 0) {
+            self.undrawn(slab, holder);
+        }
+    }
+
+    /// With a density of one slot, a stripe's slab was empty when it got it, and the slots of the
+    /// units left were never handed out.
+    fn undrawn(&mut self, slab: Slab, holder: Holder) {
+        let first = (0_u32..)
+            .zip(self.snapshot.block_words(Region::Slab(slab)))
+            .find(|(_, word)| *word != 0)
+            .map(|(index, word)| 32 * index + word.trailing_zeros());
+        let left = holder.units_left();
+        if let Some(slot) = first.filter(|slot| *slot < left) {
+            let (page, class) = (slab.page(), slab.class());
+            let place = Place::Slab { page, class };
+            self.report(Rule::StripeUnits, place, left.into(), slot.into());
+        }
+    }
+
+    fn set(&mut self, set: u32) {
+        let snapshot = self.snapshot;
+        let layout = &snapshot.layout;
+        let (word_count, summary_count) = (layout.set_words(), layout.summary_words());
+        let members = match set {
+            0 => Members::Free,
+            _ => Members::Listed(set - 1),
+        };
+        let (place, found) = (Place::Set(members), snapshot.set(set));
+        let address =
+            |offset, words: u32| snapshot.origin + offset + 8 * u64::from(set) * u64::from(words);
+        let summary = address(layout.offsets.set_summaries, summary_count);
+        let words = address(layout.offsets.set_words, word_count);
+        self.expect(
+            Rule::SetShape,
+            place,
+            word_count.into(),
+            found.word_count.into(),
+        );
+        self.expect(Rule::SetShape, place, summary, found.summary);
+        self.expect(Rule::SetShape, place, words, found.words);
+
+        let mut count = 0;
+        for word in 0..word_count {
+            let bits = snapshot.set_word(set, word);
+            if bits != 0 {
+                count += u64::from(bits.count_ones());
+                self.set_word(set, members, word, bits);
+            }
+        }
+        self.expect(Rule::SetCount, place, count, found.count.into());
+        for word in 0..summary_count {
+            let bits = snapshot.set_summary(set, word);
+            let inside = bits & low_bits(word_count - word * WORD_PAGES);
+            let place = Place::Summary { set: members, word };
+            self.expect(Rule::SummaryBeyond, place, inside, bits);
+        }
+        let inside = found.root & low_bits(summary_count);
+        self.expect(Rule::SummaryBeyond, place, inside, found.root);
+    }
+
+    /// Verifies a word of a set that has members.
+    fn set_word(&mut self, set: u32, members: Members, word: u32, bits: u64) {
+        let snapshot = self.snapshot;
+        let place = Place::SetWord { set: members, word };
+        let pages = low_bits(snapshot.layout.page_count - word * WORD_PAGES);
+        self.expect(Rule::SetBeyond, place, bits & pages, bits);
+
+        let (over, bit) = (word / WORD_PAGES, 1 << (word % WORD_PAGES));
+        let summary = snapshot.set_summary(set, over);
+        let summary_place = Place::Summary {
+            set: members,
+            word: over,
+        };
+        self.expect(Rule::SetSummary, summary_place, summary | bit, summary);
+        let root = snapshot.set(set).root;
+        self.expect(
+            Rule::SetSummary,
+            Place::Set(members),
+            root | 1 << over,
+            root,
+        );
+
+        if let Members::Listed(class) = members {
+            let mut rest = bits & pages;
+            while rest != 0 {
+                let page = word * WORD_PAGES + rest.trailing_zeros();
+                let slab = snapshot.slab_at(page).filter(|slab| slab.class() == class);
+                if slab.is_none() {
+                    let entry = snapshot.entry(page).0;
+                    let place = Place::Page(page);
+                    self.report(Rule::ListedSlab, place, class.into(), entry);
+                }
+                rest &= rest - 1;
+            }
+        }
+    }
+}

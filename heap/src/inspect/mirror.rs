@@ -1,0 +1,83 @@
+//! The heap's changing structures as plain old data.
+//!
+//! On the device these are atomics, which cannot be copied from bytes. Each struct here has the
+//! size and the field order of the one it mirrors.
+
+use crate::counters::{ClassCounters, FAILURES, MISUSES};
+use crate::heap::Globals;
+use crate::page_set::PageSet;
+use crate::slab::SlabState;
+use crate::stripe::Stripe;
+use bytemuck::{Pod, Zeroable};
+use core::mem::offset_of;
+
+/// Mirrors [`Globals`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct GlobalWords {
+    epoch: [u32; 32],
+    pub installed: u32,
+    installed_padding: [u32; 31],
+    pub misuses: [u64; MISUSES],
+    pub first_misused: [u64; MISUSES],
+    padding: [u64; 10],
+}
+
+const _: () = {
+    assert!(size_of::<GlobalWords>() == size_of::<Globals>());
+    assert!(offset_of!(GlobalWords, installed) == offset_of!(Globals, installed));
+    assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
+    assert!(offset_of!(GlobalWords, first_misused) == offset_of!(Globals, first_misused));
+};
+
+/// Mirrors [`ClassCounters`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct CounterWords {
+    pub failures: [u64; FAILURES],
+    pub served: u64,
+    pub asked: u64,
+    padding: [u64; 3],
+}
+
+const _: () = {
+    assert!(size_of::<CounterWords>() == size_of::<ClassCounters>());
+    assert!(offset_of!(CounterWords, served) == offset_of!(ClassCounters, served));
+    assert!(offset_of!(CounterWords, asked) == offset_of!(ClassCounters, asked));
+};
+
+/// Mirrors [`PageSet`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct SetWords {
+    pub count: u32,
+    pub word_count: u32,
+    pub root: u64,
+    /// Address of the summary on the device.
+    pub summary: u64,
+    /// Address of the words on the device.
+    pub words: u64,
+    padding: [u64; 4],
+}
+
+const _: () = assert!(size_of::<SetWords>() == size_of::<PageSet>());
+
+/// Mirrors [`Stripe`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct StripeWords {
+    pub word: u64,
+    padding: [u64; 15],
+}
+
+const _: () = assert!(size_of::<StripeWords>() == size_of::<Stripe>());
+
+/// Mirrors [`SlabState`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct SlabWords {
+    pub usage: u32,
+    padding: [u32; 7],
+}
+
+const _: () = assert!(size_of::<SlabWords>() == size_of::<SlabState>());

@@ -1,0 +1,224 @@
+//! Reads a heap back on the host, from a copy of its metadata.
+//!
+//! The metadata is the region that begins with the [`Heap`]'s head and is
+//! [`Layout::metadata_bytes`] long; it tells everything about the heap, and the user's pages are
+//! not needed. Copy it while no thread is in the allocator, and make a [`Snapshot`] of it:
+//!
+//! - [`occupancy`](Snapshot::occupancy): how full the heap is, how fragmented, what failed;
+//! - [`live`](Snapshot::live), [`leaks`](Snapshot::leaks): the blocks that are handed out;
+//! - [`page_map`](Snapshot::page_map): what each page is used for;
+//! - [`check`](Snapshot::check), [`violations`](Snapshot::violations): whether every invariant
+//!   of the allocator holds.
+//!
+//! Nothing here panics or reads out of bounds, whatever the bytes are: a snapshot may be of a heap
+//! that a stray write has damaged, or be no heap at all. [`Snapshot::new`] verifies the head, which
+//! never changes; of the rest, everything but `check` reads what makes sense and skips what does
+//! not.
+//!
+//! A snapshot knows the heap's layout from the heap's own code, not from offsets of its own.
+
+mod check;
+mod error;
+mod live;
+mod mirror;
+mod occupancy;
+mod page_map;
+mod region;
+mod violation;
+
+pub use check::MAX_VIOLATIONS;
+pub use error::InspectError;
+pub use live::{Leak, LiveBlock};
+pub use occupancy::{
+    ClassOccupancy, Failures, Misused, Misuses, Occupancy, PageOccupancy, RunOccupancy,
+};
+pub use page_map::PageUse;
+pub use violation::{Members, Place, Rule, Violation};
+
+use crate::entry::Entry;
+use crate::heap::{COUNT_BYTES, Heap};
+use crate::layout::{ClassInfo, Layout};
+use crate::page_set::WORD_PAGES;
+use crate::slab::Slab;
+use crate::ticket::Ticket;
+use bytemuck::AnyBitPattern;
+use core::fmt;
+use mirror::{CounterWords, GlobalWords, SetWords, SlabWords, StripeWords};
+
+/// The metadata of a heap, at a moment when no thread was in the allocator.
+#[derive(Clone)]
+pub struct Snapshot {
+    metadata: Vec<u8>,
+    layout: Layout,
+    /// Address that the metadata had on the device.
+    origin: u64,
+    base: u64,
+    flags: u32,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Snapshot")
+            .field("base", &self.base)
+            .field("layout", &self.layout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// A snapshot of the heap whose metadata, all of it, was copied to `metadata`.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes do not begin with the head of a heap of this version of the allocator, or
+    /// are not as long as that heap's metadata.
+    pub fn new(metadata: Vec<u8>) -> Result<Self, InspectError> {
+        let head_bytes = metadata
+            .get(..size_of::<Heap>())
+            .ok_or(InspectError::NoHead {
+                bytes: metadata.len(),
+            })?;
+        let head: Heap = bytemuck::pod_read_unaligned(head_bytes);
+        if !head.is_valid() {
+            return Err(InspectError::NotAHeap);
+        }
+        let claimed = *head.layout();
+        let layout =
+            Layout::new(claimed.capacity, claimed.stripes).map_err(InspectError::Capacity)?;
+        if layout != claimed {
+            return Err(InspectError::OtherLayout);
+        }
+        if metadata.len() as u64 != layout.metadata_bytes {
+            return Err(InspectError::Length {
+                expected: layout.metadata_bytes,
+                found: metadata.len() as u64,
+            });
+        }
+        let (base, flags) = (head.base(), head.flags());
+        let origin = (head.entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
+        let fits = origin.checked_add(layout.metadata_bytes).is_some()
+            && base.checked_add(layout.capacity).is_some();
+        // The head is constant: it must be what the allocator writes for such a heap.
+        if !fits || bytemuck::bytes_of(&Heap::new(layout, origin, base, flags)) != head_bytes {
+            return Err(InspectError::Head);
+        }
+        Ok(Self {
+            metadata,
+            layout,
+            origin,
+            base,
+            flags,
+        })
+    }
+
+    /// Shape of the heap.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Address of the heap's first page, on its device.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Flags that the heap was made with.
+    #[must_use]
+    pub fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Whether the heap counts the bytes asked for.
+    #[must_use]
+    pub fn counts_bytes(&self) -> bool {
+        self.flags & COUNT_BYTES != 0
+    }
+
+    /// Element `index` of the array at offset `array`; both must be of the layout.
+    fn element<T: AnyBitPattern>(&self, array: u64, index: u64) -> T {
+        let start = array + index * size_of::<T>() as u64;
+        // The metadata is in memory and as long as the layout says, so offsets fit.
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        bytemuck::pod_read_unaligned(&self.metadata[start..][..size_of::<T>()])
+    }
+
+    fn globals(&self) -> GlobalWords {
+        self.element(self.layout.offsets.globals, 0)
+    }
+
+    fn class_info(&self, class: u32) -> ClassInfo {
+        self.element(self.layout.offsets.classes, class.into())
+    }
+
+    /// Counters of a class; of the runs at the class count.
+    fn counters(&self, class: u32) -> CounterWords {
+        self.element(self.layout.offsets.counters, class.into())
+    }
+
+    fn stripe(&self, class: u32, index: u32) -> Ticket {
+        let position = u64::from(class) * u64::from(self.layout.stripes) + u64::from(index);
+        let words: StripeWords = self.element(self.layout.offsets.stripes, position);
+        Ticket(words.word)
+    }
+
+    fn entry(&self, page: u32) -> Entry {
+        Entry(self.element(self.layout.offsets.entries, page.into()))
+    }
+
+    fn usage(&self, page: u32) -> u32 {
+        let words: SlabWords = self.element(self.layout.offsets.slabs, page.into());
+        words.usage
+    }
+
+    fn slot_word(&self, index: u64) -> u32 {
+        self.element(self.layout.offsets.slot_words, index)
+    }
+
+    /// First word of the slots' bitmap that belongs to a page.
+    fn first_slot_word(&self, page: u32) -> u64 {
+        u64::from(page) * self.slot_words_per_page()
+    }
+
+    /// The page that a word of the slots' bitmap belongs to.
+    fn page_of_slot_word(&self, word: u64) -> u32 {
+        u32::try_from(word / self.slot_words_per_page()).unwrap_or(u32::MAX)
+    }
+
+    fn slot_words_per_page(&self) -> u64 {
+        self.layout.page_bytes() / 16 / 32
+    }
+
+    fn set(&self, set: u32) -> SetWords {
+        self.element(self.layout.offsets.sets, set.into())
+    }
+
+    fn set_summary(&self, set: u32, index: u32) -> u64 {
+        let position = u64::from(set) * u64::from(self.layout.summary_words()) + u64::from(index);
+        self.element(self.layout.offsets.set_summaries, position)
+    }
+
+    fn set_word(&self, set: u32, index: u32) -> u64 {
+        let position = u64::from(set) * u64::from(self.layout.set_words()) + u64::from(index);
+        self.element(self.layout.offsets.set_words, position)
+    }
+
+    fn set_has(&self, set: u32, page: u32) -> bool {
+        self.set_word(set, page / WORD_PAGES) >> (page % WORD_PAGES) & 1 != 0
+    }
+
+    /// Whether a page is in the set of free pages.
+    fn is_free(&self, page: u32) -> bool {
+        self.set_has(0, page)
+    }
+
+    fn page_address(&self, page: u32) -> u64 {
+        self.base + (u64::from(page) << self.layout.page_shift)
+    }
+
+    /// Slots of a slab.
+    fn slots(&self, slab: Slab) -> u32 {
+        self.layout.slots(slab.class(), slab.order())
+    }
+}

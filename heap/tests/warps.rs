@@ -1,0 +1,536 @@
+//! Emulated warps on small heaps under random schedules: divergence, contention, exhaustion.
+//!
+//! Each schedule has a seed of its own. `SCATTERHEAP_SCHEDULES` says how many schedules each test
+//! explores; `SCATTERHEAP_SEED` is the first seed, which a failure prints, so that
+//! `SCATTERHEAP_SCHEDULES=1 SCATTERHEAP_SEED=…` replays it.
+
+#![cfg(shuttle)]
+
+mod host_heap;
+
+use host_heap::HostHeap;
+use scatterheap_heap::Heap;
+use scatterheap_simt::emulation::{run_warp, set_sm_id};
+use scatterheap_simt::warp;
+use shuttle::rand::Rng;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use std::alloc::Layout as Request;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Schedules of each test, unless the environment says otherwise.
+const SCHEDULES: u64 = 120;
+/// Schedules that one seed of the prioritising scheduler gives: the first only measures.
+const PRIORITISED: usize = 4;
+/// Changes of priority in a schedule, less one.
+const DEPTH: usize = 4;
+/// Larger than any schedule that ends.
+const STEPS: usize = 4_000_000;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")),
+    )
+}
+
+/// Explores a scenario, each schedule with its own seed.
+fn explore(scenario: impl Fn() + Clone + Send + Sync + 'static) {
+    let schedules = variable("SCATTERHEAP_SCHEDULES").unwrap_or(SCHEDULES);
+    let first = variable("SCATTERHEAP_SEED").unwrap_or_else(|| {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        u64::from(now.subsec_nanos()) << 20
+    });
+    let begin = Instant::now();
+    for seed in first..first + schedules {
+        let mut config = shuttle::Config::new();
+        config.stack_size = 1 << 16;
+        config.max_steps = shuttle::MaxSteps::FailAfter(STEPS);
+        config.failure_persistence = shuttle::FailurePersistence::None;
+        let scenario = scenario.clone();
+        let explored = catch_unwind(AssertUnwindSafe(|| {
+            // Three of four schedules are random: they have no limit on what they try.
+            if seed % (3 + PRIORITISED as u64) < 3 {
+                let scheduler = RandomScheduler::new_from_seed(seed, 1);
+                shuttle::Runner::new(scheduler, config).run(scenario);
+            } else {
+                let scheduler = PctScheduler::new_from_seed(seed, DEPTH, PRIORITISED);
+                shuttle::Runner::new(scheduler, config).run(scenario);
+            }
+        }));
+        if let Err(panic) = explored {
+            eprintln!("replay with SCATTERHEAP_SCHEDULES=1 SCATTERHEAP_SEED={seed}");
+            resume_unwind(panic);
+        }
+    }
+    let rate = schedules as f64 / begin.elapsed().as_secs_f64();
+    eprintln!("{schedules} seeds from {first}, {rate:.0} a second");
+}
+
+fn random(bound: u64) -> u64 {
+    shuttle::rand::thread_rng().gen_range(0..bound)
+}
+
+/// A heap and the blocks that are live in it. The lock is no scheduling point.
+struct Ground {
+    host: HostHeap,
+    live: Mutex<BTreeMap<u64, u64>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    address: u64,
+    bytes: u64,
+    owner: u64,
+}
+
+impl Ground {
+    fn new(capacity: u64, stripes: u32) -> Arc<Self> {
+        let host = HostHeap::new(capacity, stripes, 0);
+        Arc::new(Self {
+            host,
+            live: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    fn heap(&self) -> &Heap {
+        self.host.heap()
+    }
+
+    /// Takes in a block that the heap gave, or nothing for NULL.
+    fn admit(&self, pointer: *mut u8, bytes: u64) -> Option<Block> {
+        if pointer.is_null() {
+            return None;
+        }
+        let (heap, address) = (self.heap(), pointer as u64);
+        let usable = heap.usable_size(pointer);
+        assert!(
+            usable >= bytes && address % 16 == 0,
+            "{usable} for {bytes} at {address:#x}"
+        );
+        assert!(address >= heap.base() && address + usable <= heap.base() + heap.capacity());
+        {
+            let mut live = self.live.lock().expect("lock");
+            if let Some((begin, length)) = live.range(..address + usable).next_back() {
+                assert!(
+                    begin + length <= address,
+                    "{begin:#x} + {length} overlaps {address:#x} + {usable}"
+                );
+            }
+            live.insert(address, usable);
+        }
+        let block = Block {
+            address,
+            bytes,
+            owner: random(u64::MAX),
+        };
+        self.fill(block);
+        Some(block)
+    }
+
+    fn dismiss(&self, block: Block) {
+        self.check(block, block.bytes);
+        let known = self.live.lock().expect("lock").remove(&block.address);
+        assert!(known.is_some(), "{block:?} is live");
+    }
+
+    fn words(block: Block, bytes: u64) -> impl Iterator<Item = (*mut u64, u64)> {
+        (0..bytes / 8).map(move |word| ((block.address + word * 8) as *mut u64, block.owner ^ word))
+    }
+
+    fn fill(&self, block: Block) {
+        for (word, pattern) in Self::words(block, block.bytes) {
+            // SAFETY: the block has that many words and is the caller's.
+            unsafe { word.write(pattern) };
+        }
+    }
+
+    fn check(&self, block: Block, bytes: u64) {
+        for (word, pattern) in Self::words(block, bytes) {
+            // SAFETY: as in `fill`.
+            assert_eq!(
+                unsafe { word.read() },
+                pattern,
+                "{block:?} is as it was left"
+            );
+        }
+    }
+
+    fn malloc(&self, bytes: u64) -> Option<Block> {
+        self.admit(self.heap().malloc(bytes), bytes)
+    }
+
+    fn calloc(&self, bytes: u64) -> Option<Block> {
+        let pointer = self.heap().calloc(1, bytes);
+        if !pointer.is_null() {
+            let length = usize::try_from(bytes).expect("fits");
+            // SAFETY: the block has that many bytes.
+            let content = unsafe { std::slice::from_raw_parts(pointer, length) };
+            assert!(content.iter().all(|byte| *byte == 0), "calloc gives zeroes");
+        }
+        self.admit(pointer, bytes)
+    }
+
+    fn aligned(&self, bytes: u64, alignment: usize) -> Option<Block> {
+        let length = usize::try_from(bytes).expect("fits");
+        let request = Request::from_size_align(length, alignment).expect("a valid request");
+        let pointer = self.heap().aligned_alloc(request);
+        assert_eq!(
+            pointer as usize % alignment,
+            0,
+            "{bytes} bytes aligned to {alignment}"
+        );
+        self.admit(pointer, bytes)
+    }
+
+    fn realloc(&self, block: Block, bytes: u64) -> Block {
+        let old = block.address as *mut u8;
+        self.check(block, block.bytes);
+        // It may be somebody else's as soon as it is freed, so it is dismissed before.
+        let usable = self
+            .live
+            .lock()
+            .expect("lock")
+            .remove(&block.address)
+            .expect("live");
+        // SAFETY: the block is the caller's.
+        let new = unsafe { self.heap().realloc(old, bytes) };
+        if new.is_null() {
+            self.live
+                .lock()
+                .expect("lock")
+                .insert(block.address, usable);
+            return block;
+        }
+        self.check(
+            Block {
+                address: new as u64,
+                ..block
+            },
+            bytes.min(block.bytes),
+        );
+        self.admit(new, bytes).expect("not NULL")
+    }
+
+    fn free(&self, block: Block) {
+        self.dismiss(block);
+        // SAFETY: the block is the caller's.
+        unsafe { self.heap().free(block.address as *mut u8) };
+    }
+
+    /// Everything is freed: the whole heap can be had.
+    fn finish(&self) {
+        let heap = self.heap();
+        assert!(self.live.lock().expect("lock").is_empty());
+        let everything = self
+            .malloc(heap.capacity())
+            .expect("all is freed, so all can be had");
+        assert!(self.malloc(1).is_none());
+        self.free(everything);
+    }
+}
+
+/// Runs `body(warp, lane)` on several warps of `lanes` lanes, each on its multiprocessor, and
+/// then checks that everything is free.
+fn on_warps(
+    ground: &Arc<Ground>,
+    warps: u32,
+    lanes: u32,
+    body: impl Fn(&Ground, u32, u32) + Send + Sync + 'static,
+) {
+    let body = Arc::new(body);
+    let tasks: Vec<_> = (0..warps)
+        .map(|index| {
+            let (ground, body) = (ground.clone(), body.clone());
+            shuttle::thread::spawn(move || {
+                set_sm_id(index);
+                run_warp(lanes, move |lane| body(&ground, index, lane));
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.join().expect("no panic");
+    }
+    ground.finish();
+}
+
+/// Any request, mostly of a few classes so that lanes meet.
+fn request(ground: &Ground, bytes: u64) -> Option<Block> {
+    match random(8) {
+        0 => ground.calloc(bytes),
+        1 => ground.aligned(bytes, 1 << random(8)),
+        2 => ground.aligned(bytes, 2048),
+        _ => ground.malloc(bytes),
+    }
+}
+
+/// What a lane does by itself: requests of sizes that `size` gives, kept and freed in any order.
+fn churn(ground: &Ground, rounds: u64, size: impl Fn() -> u64) {
+    let mut blocks = Vec::new();
+    for _ in 0..rounds {
+        match random(4) {
+            0 if !blocks.is_empty() => {
+                let index = usize::try_from(random(blocks.len() as u64)).expect("small");
+                ground.free(blocks.swap_remove(index));
+            }
+            1 if !blocks.is_empty() => {
+                let block = blocks.pop().expect("some");
+                blocks.push(ground.realloc(block, size()));
+            }
+            _ => blocks.extend(request(ground, size())),
+        }
+    }
+    for block in blocks {
+        ground.free(block);
+    }
+}
+
+fn few_classes() -> u64 {
+    [16, 24, 48, 100, 128, 128][usize::try_from(random(6)).expect("small")]
+}
+
+#[test]
+fn a_diverging_warp() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        on_warps(&ground, 1, 32, |ground, _, lane| {
+            if lane % 3 == 0 {
+                churn(ground, 4, few_classes);
+            } else if lane % 3 == 1 {
+                churn(ground, 3, || random(400) + 1);
+            }
+        });
+    });
+}
+
+#[test]
+fn warps_of_all_lengths() {
+    explore(|| {
+        let ground = Ground::new(16 << 10 << random(5), 4);
+        let (warps, lanes) = (1 + random(3), 1 + random(12));
+        let [warps, lanes] = [warps, lanes].map(|number| u32::try_from(number).expect("small"));
+        on_warps(&ground, warps, lanes, |ground, _, _| {
+            churn(ground, 4, || random(600) + 1)
+        });
+    });
+}
+
+#[test]
+fn lanes_free_each_others_blocks() {
+    explore(|| {
+        let ground = Ground::new(32 << 10, 2);
+        let exchange = Arc::new(Mutex::new([[None; 32]; 2]));
+        on_warps(&ground, 2, 16, move |ground, warp, lane| {
+            // Some lanes exit early; the others hand their blocks round.
+            if lane % 5 == 4 {
+                return;
+            }
+            let rest = (0..16)
+                .filter(|lane| lane % 5 != 4)
+                .fold(0, |mask, lane| mask | 1 << lane);
+            for round in 1..3 {
+                let bytes = if lane % 2 == 0 { 112 } else { few_classes() };
+                let block = ground.malloc(bytes);
+                exchange.lock().expect("lock")[warp as usize][lane as usize] = block;
+                warp::sync(rest);
+                let mut giver = (lane + round) % 16;
+                while rest & 1 << giver == 0 {
+                    giver = (giver + 1) % 16;
+                }
+                // Two lanes may name one giver: the first takes.
+                let taken = exchange.lock().expect("lock")[warp as usize][giver as usize].take();
+                if let Some(block) = taken {
+                    ground.free(block);
+                }
+                warp::sync(rest);
+                let left = exchange.lock().expect("lock")[warp as usize][lane as usize].take();
+                if let Some(block) = left {
+                    ground.free(block);
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn every_slot_of_the_heap_is_found() {
+    explore(|| {
+        // 16 pages of 8 slots, for 4 times 32 lanes: NULL would be a lie.
+        let ground = Ground::new(16 << 10, 4);
+        let blocks = Arc::new(Mutex::new(Vec::new()));
+        let kept = blocks.clone();
+        let lanes: Vec<_> = (0..4)
+            .map(|index| {
+                let (ground, kept) = (ground.clone(), kept.clone());
+                shuttle::thread::spawn(move || {
+                    set_sm_id(index);
+                    run_warp(32, move |_| {
+                        let block = ground.malloc(128).expect("a slot is left for each lane");
+                        kept.lock().expect("lock").push(block);
+                    });
+                })
+            })
+            .collect();
+        for task in lanes {
+            task.join().expect("no panic");
+        }
+        assert!(ground.malloc(16).is_none());
+        let blocks = std::mem::take(&mut *blocks.lock().expect("lock"));
+        for block in blocks {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
+#[test]
+fn as_many_slots_as_lanes_are_enough_again_and_again() {
+    explore(|| {
+        // 14 of 16 pages are gone; 16 slots for 2 times 8 lanes.
+        let ground = Ground::new(16 << 10, 2);
+        let rest = ground.malloc(14 << 10).expect("14 of 16 pages");
+        let tasks: Vec<_> = (0..2)
+            .map(|index| {
+                let ground = ground.clone();
+                shuttle::thread::spawn(move || {
+                    set_sm_id(index);
+                    run_warp(8, move |_| {
+                        for _ in 0..3 {
+                            let block = ground.malloc(128).expect("a slot is left for each lane");
+                            ground.free(block);
+                        }
+                    });
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().expect("no panic");
+        }
+        ground.free(rest);
+        ground.finish();
+    });
+}
+
+#[test]
+fn as_many_pages_as_lanes_are_enough_again_and_again() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 2);
+        on_warps(&ground, 2, 8, |ground, _, lane| {
+            for round in 0..3 {
+                let bytes = if (lane + round) % 2 == 0 { 1024 } else { 500 };
+                let block = ground.malloc(bytes).expect("a page is left for each lane");
+                ground.free(block);
+            }
+        });
+    });
+}
+
+#[test]
+fn too_large_a_demand_ends_in_null() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 2);
+        let served = Arc::new(Mutex::new(0));
+        let counted = served.clone();
+        let size = [128, 100, 1000, 5000, 16 << 10][usize::try_from(random(5)).expect("small")];
+        on_warps(&ground, 2, 32, move |ground, _, _| {
+            let blocks: Vec<_> = (0..4).map_while(|_| ground.malloc(size)).collect();
+            *counted.lock().expect("lock") += blocks.len();
+            for block in blocks {
+                ground.free(block);
+            }
+        });
+        assert!(*served.lock().expect("lock") > 0, "{size}");
+    });
+}
+
+#[test]
+fn idle_slabs_of_one_class_serve_another() {
+    explore(|| {
+        let ground = Ground::new(32 << 10, 2);
+        on_warps(&ground, 3, 8, |ground, warp, _| {
+            let mine = [64, 112, 128][warp as usize];
+            for round in 0..2 {
+                let block = ground.malloc(mine);
+                if let Some(block) = block {
+                    ground.free(block);
+                }
+                // Two thirds of the heap, so that the others' idle slabs are wanted.
+                if round == 1 && warp == 1 {
+                    let large = ground.malloc(2700);
+                    if let Some(block) = large {
+                        ground.free(block);
+                    }
+                }
+            }
+        });
+        let ground = Ground::new(16 << 10, 1);
+        on_warps(&ground, 2, 32, |ground, warp, lane| {
+            // Each class alone would fill the heap.
+            let bytes = if warp == 0 { 128 } else { 96 };
+            for _ in 0..1 + lane % 2 {
+                let blocks: Vec<_> = (0..3).map_while(|_| ground.malloc(bytes)).collect();
+                for block in blocks {
+                    ground.free(block);
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn runs_against_runs_and_slabs() {
+    explore(|| {
+        let ground = Ground::new(80 << 10, 2);
+        on_warps(&ground, 3, 6, |ground, warp, lane| match (warp, lane % 3) {
+            (0, _) => churn(ground, 4, || (1 + random(40)) << 10),
+            (1, 0) => churn(ground, 3, || (1 + random(80)) << 10),
+            (1, _) => churn(ground, 5, || 1500),
+            _ => churn(ground, 5, || random(128) + 1),
+        });
+    });
+}
+
+#[test]
+fn slabs_of_several_pages() {
+    explore(|| {
+        // Slabs of up to 4 pages; slots of up to 512 bytes.
+        let ground = Ground::new(256 << 10, 4);
+        let rest = (random(2) == 0).then(|| ground.malloc(230 << 10).expect("there is room"));
+        let tasks: Vec<_> = (0..3)
+            .map(|index| {
+                let ground = ground.clone();
+                shuttle::thread::spawn(move || {
+                    set_sm_id(index);
+                    run_warp(10, move |_| churn(&ground, 5, || 300 + random(3) * 100));
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().expect("no panic");
+        }
+        if let Some(rest) = rest {
+            ground.free(rest);
+        }
+        ground.finish();
+    });
+}
+
+#[test]
+fn frees_of_one_block_by_many_lanes_are_one() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 2);
+        for bytes in [128, 3000] {
+            let block = ground.malloc(bytes).expect("room");
+            ground.dismiss(block);
+            on_warps(&ground, 2, 8, move |ground, _, _| {
+                // SAFETY: the heap refuses all but one, and nobody allocates meanwhile.
+                unsafe { ground.heap().free(block.address as *mut u8) };
+            });
+        }
+    });
+}

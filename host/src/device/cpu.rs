@@ -1,0 +1,189 @@
+//! The CPU as a device: its threads take blocks of the grid one after another and run each
+//! block's threads in order. Each OS thread stands for a multiprocessor, a warp has one lane.
+
+#![allow(
+    clippy::unused_self,
+    clippy::unnecessary_wraps,
+    reason = "a GPU needs itself for the same calls, and its driver can fail"
+)]
+
+use super::{Grid, MemoryInfo};
+use crate::error::{Error, Result};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use simt::emulation::{Position, set_position};
+use simt::kernel::Kernel;
+use std::alloc::{Layout, alloc, dealloc};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+/// Large memory is aligned to this, as a GPU's is.
+const LARGE: usize = 2 << 20;
+
+pub(super) struct Cpu {
+    threads: u32,
+    /// Started by the first launch.
+    pool: OnceLock<ThreadPool>,
+}
+
+/// A thread for each core, and at least two, so that there is something to interleave.
+pub(super) fn default_threads() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(1).max(2)
+}
+
+fn request(bytes: u64) -> Option<Layout> {
+    let bytes = usize::try_from(bytes).ok()?;
+    let alignment = if bytes >= LARGE { LARGE } else { 256 };
+    Layout::from_size_align(bytes, alignment).ok()
+}
+
+impl Cpu {
+    pub fn new(threads: u32) -> Self {
+        Self {
+            threads,
+            pool: OnceLock::new(),
+        }
+    }
+
+    pub fn label(&self) -> String {
+        if self.threads == default_threads() {
+            "cpu".into()
+        } else {
+            format!("cpu:{}", self.threads)
+        }
+    }
+
+    pub fn name(&self) -> String {
+        format!("CPU, {} threads", self.threads)
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        self.threads
+    }
+
+    pub fn memory_info(&self) -> Result<MemoryInfo> {
+        let mut system = sysinfo::System::new();
+        system.refresh_memory();
+        Ok(MemoryInfo {
+            free: system.available_memory(),
+            total: system.total_memory(),
+        })
+    }
+
+    pub fn allocate(&self, bytes: u64) -> Result<u64> {
+        let free = self.memory_info()?.free;
+        let address = request(bytes).filter(|_| bytes <= free).map(|request| {
+            // SAFETY: the request is not of size zero.
+            unsafe { alloc(request) as u64 }
+        });
+        match address {
+            Some(address) if address != 0 => Ok(address),
+            _ => Err(Error::OutOfMemory { asked: bytes, free }),
+        }
+    }
+
+    pub unsafe fn release(&self, address: u64, bytes: u64) {
+        if let Some(request) = request(bytes.max(1)) {
+            // SAFETY: allocated by the same request.
+            unsafe { dealloc(address as *mut u8, request) };
+        }
+    }
+
+    fn pool(&self) -> Result<&ThreadPool> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool);
+        }
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(self.threads as usize)
+            .thread_name(|index| format!("scatterheap-{index}"))
+            .build()
+            .map_err(|error| Error::Driver {
+                action: "start threads",
+                message: error.to_string(),
+            })?;
+        Ok(self.pool.get_or_init(|| pool))
+    }
+
+    pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
+        // Relaxed: the counter only deals blocks out.
+        let next = AtomicU32::new(0);
+        let failed = AtomicBool::new(false);
+        self.pool()?.broadcast(|context| {
+            let sm_id = u32::try_from(context.index()).unwrap_or(0);
+            loop {
+                let block_index = next.fetch_add(1, Ordering::Relaxed);
+                if block_index >= grid.blocks || failed.load(Ordering::Relaxed) {
+                    break;
+                }
+                let block = || {
+                    for thread_index in 0..grid.block_dim {
+                        set_position(Position {
+                            thread_index,
+                            block_dim: grid.block_dim,
+                            block_index,
+                            grid_dim: grid.blocks,
+                            sm_id,
+                        });
+                        // SAFETY: as the caller promises.
+                        unsafe { K::body(arguments) };
+                    }
+                };
+                if catch_unwind(AssertUnwindSafe(block)).is_err() {
+                    failed.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        if failed.into_inner() {
+            return Err(Error::KernelFault {
+                kernel: K::NAME,
+                message: "its body panicked".into(),
+            });
+        }
+        Ok(())
+    }
+
+    pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
+        self.pool()?;
+        let start = Instant::now();
+        // SAFETY: as the caller promises.
+        unsafe { self.launch::<K>(grid, arguments)? };
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub fn is_lost(&self) -> bool {
+        false
+    }
+
+    pub fn recover(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub fn generation(&self) -> u64 {
+        0
+    }
+
+    pub unsafe fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { std::ptr::copy(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+        Ok(())
+    }
+
+    pub unsafe fn copy_from(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { std::ptr::copy(address as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    pub unsafe fn clear(&self, address: u64, bytes: u64) -> Result<()> {
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: as the caller promises.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, length) };
+        Ok(())
+    }
+}

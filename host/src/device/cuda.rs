@@ -1,0 +1,446 @@
+//! A GPU, through the driver: the primary context of the device, its default stream, and the
+//! modules of kernels.
+//!
+//! The driver is loaded at run time. A kernel that faults poisons the whole context: the device
+//! is *lost* until it is recovered, which resets the context and loads the modules again, and
+//! raises the generation, by which memory knows that it is gone.
+
+use super::{Grid, KernelSource, MemoryInfo};
+use crate::error::{Error, Result};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
+use cudarc::driver::{DriverError, result, sys};
+use simt::kernel::Kernel;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes of the log that the driver's compiler may fill.
+const LOG_BYTES: usize = 16 << 10;
+
+pub(super) struct Cuda {
+    ordinal: u32,
+    device: CUdevice,
+    name: String,
+    capability: (u32, u32),
+    multiprocessors: u32,
+    state: Mutex<State>,
+    lost: AtomicBool,
+    generation: AtomicU64,
+}
+
+/// What a recovery replaces.
+struct State {
+    context: CUcontext,
+    modules: Vec<CUmodule>,
+    functions: HashMap<&'static str, CUfunction>,
+    /// PTX of the modules, to load them again.
+    sources: Vec<CString>,
+    /// The kernel launched last, to be named if it faulted.
+    last: &'static str,
+}
+
+// SAFETY: contexts, modules and functions may be used from any thread that has made the context
+// current, which every call here does first.
+unsafe impl Send for State {}
+
+fn text(error: DriverError) -> String {
+    let name = error.error_name().map(CStr::to_string_lossy);
+    let words = error.error_string().map(CStr::to_string_lossy);
+    match (name, words) {
+        (Ok(name), Ok(words)) => format!("{name}: {words}"),
+        _ => format!("{:?}", error.0),
+    }
+}
+
+fn failed(action: &'static str) -> impl Fn(DriverError) -> Error {
+    move |error| Error::Driver {
+        action,
+        message: text(error),
+    }
+}
+
+/// Loads the driver, if there is one.
+fn initialise() -> Result<()> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Error::NoDriver);
+    }
+    result::init().map_err(|error| match error.0 {
+        CUresult::CUDA_ERROR_NO_DEVICE => Error::NoSuchDevice { asked: 0, found: 0 },
+        _ => failed("initialise")(error),
+    })
+}
+
+pub(super) fn count() -> Result<u32> {
+    initialise()?;
+    let count = result::device::get_count().map_err(failed("count the devices"))?;
+    Ok(count.unsigned_abs())
+}
+
+pub(super) fn driver_version() -> Option<String> {
+    initialise().ok()?;
+    let mut version = 0;
+    // SAFETY: writes the version to the variable.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .ok()?;
+    Some(format!("{}.{}", version / 1000, version % 1000 / 10))
+}
+
+fn attribute(device: CUdevice, which: sys::CUdevice_attribute) -> Result<u32> {
+    // SAFETY: the device was found by the driver.
+    let value = unsafe { result::device::get_attribute(device, which) };
+    value
+        .map(i32::unsigned_abs)
+        .map_err(failed("read a device's attributes"))
+}
+
+impl Cuda {
+    pub fn open(ordinal: u32, sources: &[KernelSource]) -> Result<Self> {
+        use sys::CUdevice_attribute as Attribute;
+        let found = match count() {
+            Err(Error::NoSuchDevice { .. }) => 0,
+            other => other?,
+        };
+        if ordinal >= found {
+            return Err(Error::NoSuchDevice {
+                asked: ordinal,
+                found,
+            });
+        }
+        let device = result::device::get(ordinal.cast_signed()).map_err(failed("open a device"))?;
+        let capability = (
+            attribute(
+                device,
+                Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            )?,
+            attribute(
+                device,
+                Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )?,
+        );
+        let source = best_source(sources, capability)?;
+        let cuda = Self {
+            ordinal,
+            device,
+            name: result::device::get_name(device).map_err(failed("name a device"))?,
+            capability,
+            multiprocessors: attribute(
+                device,
+                Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            )?,
+            state: Mutex::new(State {
+                context: retain(device)?,
+                modules: Vec::new(),
+                functions: HashMap::new(),
+                sources: Vec::new(),
+                last: "none",
+            }),
+            lost: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+        };
+        if let Some(source) = source {
+            cuda.load_module(source.ptx)?;
+        }
+        Ok(cuda)
+    }
+
+    pub fn label(&self) -> String {
+        format!("cuda:{}", self.ordinal)
+    }
+
+    pub fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    pub fn capability(&self) -> (u32, u32) {
+        self.capability
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// Locks the state and makes the context current.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        if self.is_lost() {
+            return Err(Error::HeapLost);
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the context is retained until the device is dropped.
+        unsafe { result::ctx::set_current(state.context) }.map_err(failed("enter a context"))?;
+        Ok(state)
+    }
+
+    /// Turns an error into one that says what became of the device.
+    fn judge(&self, state: &State, action: &'static str, error: DriverError) -> Error {
+        use CUresult as Code;
+        let fatal = matches!(
+            error.0,
+            Code::CUDA_ERROR_ILLEGAL_ADDRESS
+                | Code::CUDA_ERROR_LAUNCH_FAILED
+                | Code::CUDA_ERROR_LAUNCH_TIMEOUT
+                | Code::CUDA_ERROR_ASSERT
+                | Code::CUDA_ERROR_HARDWARE_STACK_ERROR
+                | Code::CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | Code::CUDA_ERROR_MISALIGNED_ADDRESS
+                | Code::CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | Code::CUDA_ERROR_INVALID_PC
+                | Code::CUDA_ERROR_ECC_UNCORRECTABLE
+                | Code::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        );
+        if !fatal {
+            return failed(action)(error);
+        }
+        // Release: pairs with `is_lost`.
+        self.lost.store(true, Ordering::Release);
+        Error::KernelFault {
+            kernel: state.last,
+            message: text(error),
+        }
+    }
+
+    pub fn memory_info(&self) -> Result<MemoryInfo> {
+        let state = self.state()?;
+        let (free, total) = result::mem_get_info()
+            .map_err(|error| self.judge(&state, "ask for the memory", error))?;
+        Ok(MemoryInfo {
+            free: free as u64,
+            total: total as u64,
+        })
+    }
+
+    pub fn allocate(&self, bytes: u64) -> Result<u64> {
+        let free = self.memory_info()?.free;
+        let state = self.state()?;
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: the memory is released by `release`.
+        unsafe { result::malloc_sync(length) }.map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
+            _ => self.judge(&state, "allocate memory", error),
+        })
+    }
+
+    pub unsafe fn release(&self, address: u64, _bytes: u64) {
+        if let Ok(state) = self.state() {
+            // SAFETY: as the caller promises.
+            if let Err(error) = unsafe { result::free_sync(address) } {
+                // There is nobody to tell; a fault is noticed by the next call.
+                let _fault = self.judge(&state, "free memory", error);
+            }
+        }
+    }
+
+    pub fn load_module(&self, ptx: &str) -> Result<()> {
+        let mut state = self.state()?;
+        let source = CString::new(ptx).map_err(|_| Error::PtxRejected {
+            message: "not text".into(),
+            log: "the module contains a zero byte".into(),
+        })?;
+        let module = compile(&source)?;
+        state.modules.push(module);
+        state.sources.push(source);
+        Ok(())
+    }
+
+    pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
+        let mut state = self.state()?;
+        // SAFETY: as the caller promises.
+        unsafe { self.launch_locked::<K>(&mut state, grid, arguments) }
+    }
+
+    unsafe fn launch_locked<K: Kernel>(
+        &self,
+        state: &mut State,
+        grid: Grid,
+        arguments: &K::Arguments,
+    ) -> Result<()> {
+        let function = find_function(state, K::NAME)?;
+        state.last = K::NAME;
+        let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        // SAFETY: the kernel trait promises that the function takes these arguments, by value.
+        let launched = unsafe {
+            result::launch_kernel(
+                function,
+                (grid.blocks, 1, 1),
+                (grid.block_dim, 1, 1),
+                0,
+                std::ptr::null_mut(),
+                &mut parameters,
+            )
+        };
+        launched.map_err(|error| self.judge(state, "launch a kernel", error))
+    }
+
+    pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
+        let mut state = self.state()?;
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let judge = |state: &State, error| self.judge(state, "time a kernel", error);
+        let stream = std::ptr::null_mut();
+        // SAFETY: the events are made here, recorded on the stream of the launch, and destroyed.
+        unsafe {
+            let start = result::event::create(flags).map_err(|error| judge(&state, error))?;
+            let end = result::event::create(flags).map_err(|error| judge(&state, error))?;
+            let recorded = result::event::record(start, stream);
+            let launched = self.launch_locked::<K>(&mut state, grid, arguments);
+            let elapsed = recorded
+                .and_then(|()| result::event::record(end, stream))
+                .and_then(|()| result::event::synchronize(end))
+                .and_then(|()| result::event::elapsed(start, end));
+            let _destroyed = (result::event::destroy(start), result::event::destroy(end));
+            launched?;
+            let milliseconds = elapsed.map_err(|error| judge(&state, error))?;
+            Ok(f64::from(milliseconds) / 1000.0)
+        }
+    }
+
+    pub fn synchronize(&self) -> Result<()> {
+        let state = self.state()?;
+        result::ctx::synchronize().map_err(|error| self.judge(&state, "wait for a kernel", error))
+    }
+
+    pub fn is_lost(&self) -> bool {
+        // Acquire: pairs with `judge`.
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub fn generation(&self) -> u64 {
+        // Acquire: pairs with `recover`.
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub fn recover(&self) -> Result<()> {
+        if !self.is_lost() {
+            return Ok(());
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
+        // memory by the generation.
+        unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }
+            .result()
+            .map_err(failed("reset the device"))?;
+        state.context = retain(self.device)?;
+        state.modules.clear();
+        state.functions.clear();
+        // SAFETY: just retained.
+        unsafe { result::ctx::set_current(state.context) }.map_err(failed("enter a context"))?;
+        let sources = std::mem::take(&mut state.sources);
+        for source in &sources {
+            let module = compile(source)?;
+            state.modules.push(module);
+        }
+        state.sources = sources;
+        // Release: who sees the new generation sees the new state (and takes the lock anyway).
+        self.generation.fetch_add(1, Ordering::Release);
+        self.lost.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    pub unsafe fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let state = self.state()?;
+        // SAFETY: as the caller promises.
+        unsafe { result::memcpy_htod_sync(address, bytes) }
+            .map_err(|error| self.judge(&state, "copy to the device", error))
+    }
+
+    pub unsafe fn copy_from(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        let state = self.state()?;
+        // SAFETY: as the caller promises.
+        unsafe { result::memcpy_dtoh_sync(bytes, address) }
+            .map_err(|error| self.judge(&state, "copy from the device", error))
+    }
+
+    pub unsafe fn clear(&self, address: u64, bytes: u64) -> Result<()> {
+        let state = self.state()?;
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: as the caller promises.
+        unsafe { result::memset_d8_sync(address, 0, length) }
+            .map_err(|error| self.judge(&state, "clear memory", error))
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if let Ok(state) = self.state() {
+            for module in &state.modules {
+                // SAFETY: no launch is left: memory and heaps keep the device alive. An error
+                // here has nobody to go to.
+                let _unloaded = unsafe { result::module::unload(*module) };
+            }
+            drop(state);
+        }
+        // SAFETY: retained by `open` or `recover`.
+        let _released = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+fn retain(device: CUdevice) -> Result<CUcontext> {
+    // SAFETY: released when the device is dropped.
+    let context =
+        unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
+    // SAFETY: just retained.
+    unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))?;
+    Ok(context)
+}
+
+/// The source for the highest capability that the device has. No sources at all are fine: then
+/// modules are loaded later.
+fn best_source(sources: &[KernelSource], capability: (u32, u32)) -> Result<Option<&KernelSource>> {
+    let best = sources
+        .iter()
+        .filter(|source| source.capability <= capability)
+        .max_by_key(|source| source.capability);
+    match (best, sources.iter().map(|source| source.capability.0).min()) {
+        (None, Some(least)) => Err(Error::TooOld {
+            found: capability,
+            least,
+        }),
+        _ => Ok(best),
+    }
+}
+
+fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
+    if let Some(function) = state.functions.get(name) {
+        return Ok(*function);
+    }
+    let symbol = CString::new(name).map_err(|_| Error::NoSuchKernel(name))?;
+    for module in &state.modules {
+        // SAFETY: the module is loaded in the current context.
+        if let Ok(function) = unsafe { result::module::get_function(*module, symbol.clone()) } {
+            state.functions.insert(name, function);
+            return Ok(function);
+        }
+    }
+    Err(Error::NoSuchKernel(name))
+}
+
+/// Compiles PTX for the current context; an error has the compiler's log.
+fn compile(source: &CStr) -> Result<CUmodule> {
+    use sys::CUjit_option as Jit;
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut options = [
+        Jit::CU_JIT_ERROR_LOG_BUFFER,
+        Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG_BYTES as *mut c_void];
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the options and their values are as many as said; the log outlives the call.
+    let loaded = unsafe {
+        sys::cuModuleLoadDataEx(
+            &raw mut module,
+            source.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    loaded.result().map_err(|error| {
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+        Error::PtxRejected {
+            message: text(error),
+            log: String::from_utf8_lossy(&log[..end]).trim().to_owned(),
+        }
+    })?;
+    Ok(module)
+}

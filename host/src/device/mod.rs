@@ -1,0 +1,332 @@
+//! A device: a GPU or the CPU.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod selector;
+
+pub use selector::Selector;
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use simt::kernel::Kernel;
+use std::fmt;
+use std::sync::Arc;
+
+/// PTX of a kernel crate, and the least compute capability that it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelSource {
+    /// Major and minor compute capability.
+    pub capability: (u32, u32),
+    /// The module.
+    pub ptx: &'static str,
+}
+
+/// How many threads a launch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Number of blocks.
+    pub blocks: u32,
+    /// Threads in a block, at most 1024.
+    pub block_dim: u32,
+}
+
+impl Grid {
+    /// Threads in a block where nothing else is said.
+    pub const BLOCK_DIM: u32 = 256;
+
+    /// The smallest grid of usual blocks with at least `threads` threads.
+    #[must_use]
+    pub fn of(threads: u32) -> Self {
+        Self {
+            blocks: threads.div_ceil(Self::BLOCK_DIM).max(1),
+            block_dim: Self::BLOCK_DIM,
+        }
+    }
+
+    fn check(self) -> Result<()> {
+        let threads = self.blocks.checked_mul(self.block_dim);
+        let block_fits = (1..=1024).contains(&self.block_dim);
+        if block_fits && self.blocks.cast_signed() > 0 && threads.is_some() {
+            return Ok(());
+        }
+        Err(Error::BadGrid {
+            blocks: self.blocks,
+            block_dim: self.block_dim,
+        })
+    }
+}
+
+/// Bytes of a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Free now.
+    pub free: u64,
+    /// In all.
+    pub total: u64,
+}
+
+/// A device. Clones are the same device.
+#[derive(Clone)]
+pub struct Device(Arc<Kind>);
+
+enum Kind {
+    Cpu(cpu::Cpu),
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::Cuda),
+}
+
+/// Calls the same method on whichever device it is.
+macro_rules! either {
+    ($device:expr, $inner:ident => $call:expr) => {
+        match &*$device.0 {
+            Kind::Cpu($inner) => $call,
+            #[cfg(feature = "cuda")]
+            Kind::Cuda($inner) => $call,
+        }
+    };
+}
+
+impl Device {
+    /// The CPU, with a thread for each core and at least two.
+    #[must_use]
+    pub fn cpu() -> Self {
+        Self::cpu_with_threads(cpu::default_threads())
+    }
+
+    /// The CPU, with `threads` threads, which stand for the multiprocessors of a GPU.
+    #[must_use]
+    pub fn cpu_with_threads(threads: u32) -> Self {
+        Self(Arc::new(Kind::Cpu(cpu::Cpu::new(threads.max(1)))))
+    }
+
+    /// The GPU with this number, with the best fitting of `sources` loaded.
+    ///
+    /// # Errors
+    ///
+    /// If there is no driver or no such device, or it refuses the PTX.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(ordinal: u32, sources: &[KernelSource]) -> Result<Self> {
+        let cuda = cuda::Cuda::open(ordinal, sources)?;
+        Ok(Self(Arc::new(Kind::Cuda(cuda))))
+    }
+
+    /// The device that a selector means. `Auto` is the first GPU if there is one that can be
+    /// used, else the CPU.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cuda`](Self::cuda), where a GPU is asked for.
+    pub fn open(selector: &Selector, sources: &[KernelSource]) -> Result<Self> {
+        match selector {
+            Selector::Cpu { threads: None } => Ok(Self::cpu()),
+            Selector::Cpu {
+                threads: Some(threads),
+            } => Ok(Self::cpu_with_threads(*threads)),
+            #[cfg(feature = "cuda")]
+            Selector::Cuda(ordinal) => Self::cuda(*ordinal, sources),
+            #[cfg(feature = "cuda")]
+            Selector::Auto => Ok(Self::cuda(0, sources).unwrap_or_else(|_| Self::cpu())),
+            #[cfg(not(feature = "cuda"))]
+            Selector::Cuda(_) => {
+                let _none = sources;
+                Err(Error::NoGpuSupport)
+            }
+            #[cfg(not(feature = "cuda"))]
+            Selector::Auto => Ok(Self::cpu()),
+        }
+    }
+
+    /// Number of GPUs; 0 without a driver.
+    #[must_use]
+    pub fn gpu_count() -> u32 {
+        #[cfg(feature = "cuda")]
+        return cuda::count().unwrap_or(0);
+        #[cfg(not(feature = "cuda"))]
+        0
+    }
+
+    /// Version of the driver, such as `13.0`, if there is one.
+    #[must_use]
+    pub fn driver_version() -> Option<String> {
+        #[cfg(feature = "cuda")]
+        return cuda::driver_version();
+        #[cfg(not(feature = "cuda"))]
+        None
+    }
+
+    /// How a selector names it: `cpu` or `cuda:0`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        either!(self, device => device.label())
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        either!(self, device => device.name())
+    }
+
+    /// Whether it is a GPU.
+    #[must_use]
+    pub fn is_gpu(&self) -> bool {
+        !matches!(&*self.0, Kind::Cpu(_))
+    }
+
+    /// Major and minor compute capability of a GPU.
+    #[must_use]
+    pub fn compute_capability(&self) -> Option<(u32, u32)> {
+        match &*self.0 {
+            Kind::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(cuda) => Some(cuda.capability()),
+        }
+    }
+
+    /// Streaming multiprocessors of a GPU, threads of the CPU device.
+    #[must_use]
+    pub fn multiprocessors(&self) -> u32 {
+        either!(self, device => device.multiprocessors())
+    }
+
+    /// Memory free and in all.
+    ///
+    /// # Errors
+    ///
+    /// If the driver fails.
+    pub fn memory_info(&self) -> Result<MemoryInfo> {
+        either!(self, device => device.memory_info())
+    }
+
+    /// Whether two handles are of the same device.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Allocates memory of the device, at a multiple of 2 MiB if it is that large. Its content
+    /// is undefined.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough.
+    pub fn allocate(&self, bytes: u64) -> Result<Memory> {
+        let address = either!(self, device => device.allocate(bytes.max(1)))?;
+        Ok(Memory::new(self.clone(), address, bytes, true))
+    }
+
+    /// Memory that the caller brings and releases after the last use.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` bytes from `address` on must be readable and writable, by this process's copies
+    /// and by kernels of the device, until the memory is dropped.
+    #[must_use]
+    pub unsafe fn adopt(&self, address: u64, bytes: u64) -> Memory {
+        Memory::new(self.clone(), address, bytes, false)
+    }
+
+    /// Loads another module of kernels; later modules are searched last.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses it. On the CPU there is nothing to load.
+    pub fn load_module(&self, ptx: &str) -> Result<()> {
+        match &*self.0 {
+            Kind::Cpu(_) => Ok(()),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(cuda) => cuda.load_module(ptx),
+        }
+    }
+
+    /// Launches a kernel; it may still run when this returns (a CPU has run it by then).
+    ///
+    /// # Errors
+    ///
+    /// If the grid is impossible, the kernel is in no module, or the device fails.
+    ///
+    /// # Safety
+    ///
+    /// The addresses in `arguments` must be valid as the kernel says.
+    pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
+        grid.check()?;
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.launch::<K>(grid, arguments) })
+    }
+
+    /// Waits for all launches.
+    ///
+    /// # Errors
+    ///
+    /// If one of them faulted: then everything on the device is lost.
+    pub fn synchronize(&self) -> Result<()> {
+        either!(self, device => device.synchronize())
+    }
+
+    /// Launches a kernel, waits for it and gives its time in seconds by the device's own clock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`launch`](Self::launch) and [`synchronize`](Self::synchronize).
+    ///
+    /// # Safety
+    ///
+    /// As for [`launch`](Self::launch).
+    pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
+        grid.check()?;
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.time::<K>(grid, arguments) })
+    }
+
+    /// Whether a kernel faulted, so that nothing on the device is usable.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        either!(self, device => device.is_lost())
+    }
+
+    /// Makes a lost device usable again. Everything that was on it is gone.
+    ///
+    /// # Errors
+    ///
+    /// If the driver cannot.
+    pub fn recover(&self) -> Result<()> {
+        either!(self, device => device.recover())
+    }
+
+    /// Raised by each recovery.
+    pub(crate) fn generation(&self) -> u64 {
+        either!(self, device => device.generation())
+    }
+
+    pub(crate) unsafe fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.copy_to(address, bytes) })
+    }
+
+    pub(crate) unsafe fn copy_from(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.copy_from(address, bytes) })
+    }
+
+    pub(crate) unsafe fn clear(&self, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.clear(address, bytes) })
+    }
+
+    pub(crate) unsafe fn release(&self, address: u64, bytes: u64) {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.release(address, bytes) });
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Device({})", self.label())
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.label(), self.name())
+    }
+}

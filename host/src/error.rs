@@ -1,0 +1,162 @@
+//! What can go wrong, each in one line: what was asked, what was found, what to do.
+
+use crate::size::Bytes;
+use heap_core::layout::{MAX_CAPACITY, MIN_CAPACITY};
+
+/// A result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of a device or of a heap on it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no NVIDIA driver.
+    #[error(
+        "a GPU was asked for, but no NVIDIA driver (libcuda) was found: install the driver, or use the device `cpu`"
+    )]
+    NoDriver,
+    /// This build has no GPU support.
+    #[error(
+        "a GPU was asked for, but this build has no GPU support: build with the feature `cuda`, or use the device `cpu`"
+    )]
+    NoGpuSupport,
+    /// There is no device with this number.
+    #[error("device cuda:{asked} was asked for, but there {}: choose one of those, or `cpu`", counted(*.found))]
+    NoSuchDevice {
+        /// Number asked for.
+        asked: u32,
+        /// Devices that there are.
+        found: u32,
+    },
+    /// No embedded kernel runs on the device.
+    #[error("the GPU has compute capability {}.{}, but kernels are built for {least}.x and above: use a newer GPU, or the device `cpu`", .found.0, .found.1)]
+    TooOld {
+        /// Compute capability of the device.
+        found: (u32, u32),
+        /// Lowest major capability that there are kernels for.
+        least: u32,
+    },
+    /// A device was named in a way that means none.
+    #[error("`{0}` names no device: use `auto`, `cpu`, `cpu:THREADS` or `cuda:NUMBER`")]
+    BadSelector(String),
+    /// A capacity too small for any heap.
+    #[error("a heap of {} was asked for, but the smallest has {}: ask for more", Bytes(*.0), Bytes(MIN_CAPACITY))]
+    CapacityTooSmall(u64),
+    /// A capacity too large for any heap.
+    #[error("a heap of {} was asked for, but the largest has {}: ask for less", Bytes(*.0), Bytes(MAX_CAPACITY))]
+    CapacityTooLarge(u64),
+    /// More than the device has free.
+    #[error("a heap of {} needs {} with its metadata, but the device has {} free: ask for less, or free memory on the device", Bytes(*.capacity), Bytes(*.needed), Bytes(*.free))]
+    OutOfDeviceMemory {
+        /// Capacity asked for, in bytes.
+        capacity: u64,
+        /// Bytes needed for it.
+        needed: u64,
+        /// Bytes that the device has free.
+        free: u64,
+    },
+    /// An allocation that is not a heap's.
+    #[error("{} of device memory were asked for, but the device has {} free: use a smaller workload, or free memory on the device", Bytes(*.asked), Bytes(*.free))]
+    OutOfMemory {
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that the device has free.
+        free: u64,
+    },
+    /// A region that has no room for a heap.
+    #[error("a region of {} at {address:#x} was given, but a heap needs at least {} there: give a larger region", Bytes(*.bytes), Bytes(*.needed))]
+    RegionTooSmall {
+        /// Address of the region.
+        address: u64,
+        /// Its size in bytes.
+        bytes: u64,
+        /// Bytes that would do.
+        needed: u64,
+    },
+    /// The driver refused PTX.
+    #[error("the driver refused the kernels' PTX ({message}); its log says: {log}")]
+    PtxRejected {
+        /// The driver's error.
+        message: String,
+        /// The log of its compiler.
+        log: String,
+    },
+    /// A module does not have a kernel.
+    #[error(
+        "kernel `{0}` was launched, but no loaded module has it: load the module that was built with it"
+    )]
+    NoSuchKernel(&'static str),
+    /// A launch of no threads, or of more than a device takes.
+    #[error(
+        "a grid of {blocks} blocks of {block_dim} threads was asked for, but a grid has 1 to 2^31 - 1 blocks of 1 to 1024 threads, and fewer than 2^32 threads"
+    )]
+    BadGrid {
+        /// Blocks asked for.
+        blocks: u32,
+        /// Threads in a block.
+        block_dim: u32,
+    },
+    /// A kernel ended abnormally. Everything on the device is lost.
+    #[error(
+        "kernel `{kernel}` faulted ({message}); what was on the device is lost: recover the device and rebuild the heap"
+    )]
+    KernelFault {
+        /// The kernel launched last.
+        kernel: &'static str,
+        /// The driver's error.
+        message: String,
+    },
+    /// A heap was used after its device faulted.
+    #[error(
+        "the heap was lost when a kernel faulted: call `rebuild` to make a new one in its place"
+    )]
+    HeapLost,
+    /// A heap or memory was used with another device than its own.
+    #[error("a heap on {heap} was used on {used}: create a heap on each device")]
+    WrongDevice {
+        /// Device of the heap.
+        heap: String,
+        /// Device that it was used on.
+        used: String,
+    },
+    /// Settings of a workload that make no sense.
+    #[error("{asked} were asked for: {advice}")]
+    BadSettings {
+        /// What was asked.
+        asked: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A trace that cannot be replayed.
+    #[error("the trace cannot be replayed: {0}")]
+    BadTrace(String),
+    /// A copy that does not fit.
+    #[error("{asked} bytes at offset {offset} were asked for, but the memory has {bytes} bytes")]
+    OutOfBounds {
+        /// First byte.
+        offset: u64,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes of the memory.
+        bytes: u64,
+    },
+    /// A call of the driver failed.
+    #[error("the driver failed to {action}: {message}")]
+    Driver {
+        /// What was tried.
+        action: &'static str,
+        /// The driver's error.
+        message: String,
+    },
+    /// A heap's metadata make no sense.
+    #[error("the heap's metadata cannot be read: {0}")]
+    Inspect(#[from] heap_core::inspect::InspectError),
+}
+
+fn counted(devices: u32) -> String {
+    match devices {
+        0 => "are no GPUs".into(),
+        1 => "is one GPU (cuda:0)".into(),
+        count => format!("are {count} GPUs (cuda:0 to cuda:{})", count - 1),
+    }
+}

@@ -1,0 +1,263 @@
+//! Replaying a real program's allocations: many copies at once, each spread over the lanes of a
+//! warp, with every block's content verified.
+
+use crate::device::Grid;
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::stress::Progress;
+use crate::tally::DeviceTally;
+use heap_core::inspect::Occupancy;
+use kernels::replay::{Operation, Place, Replay, ReplayArguments};
+use kernels::tally::Count;
+use scatterheap_trace::{LaneSplit, Trace};
+use serde::Serialize;
+
+/// Copies at once at most, where none are said.
+const MAX_COPIES: u64 = 4096;
+/// Copies on the CPU where none are said: it has few threads.
+const CPU_COPIES: u64 = 8;
+
+/// How a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Copies at once; as many as half of the heap holds if nothing is said.
+    pub copies: Option<u32>,
+    /// Lanes that each copy is spread over.
+    pub lanes: u32,
+    /// Launches that the trace is cut into, so that lanes stay in step.
+    pub windows: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            copies: None,
+            lanes: 32,
+            windows: 64,
+        }
+    }
+}
+
+/// Result of a replay. Same shape on every device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How the device is selected.
+    pub device: String,
+    /// Capacity of the heap in bytes.
+    pub heap: u64,
+    /// Operations of the trace, with the frees that the program left out.
+    pub trace_operations: u64,
+    /// Bytes live at once in the program at most.
+    pub trace_peak_bytes: u64,
+    /// Copies replayed at once.
+    pub copies: u32,
+    /// Lanes that each copy was spread over.
+    pub lanes: u32,
+    /// Launches.
+    pub windows: u32,
+    /// Calls that gave or took a block, in all copies.
+    pub operations: u64,
+    /// Seconds by the device's clock, filling and checking included.
+    pub seconds: f64,
+    /// Operations divided by seconds.
+    pub operations_per_second: f64,
+    /// Calls that gave NULL.
+    pub nulls: u64,
+    /// Blocks whose content was not what their owner wrote.
+    pub corrupt: u64,
+    /// Blocks not aligned as asked.
+    pub misaligned: u64,
+    /// Blocks not wholly inside the heap, or smaller than asked.
+    pub out_of_bounds: u64,
+    /// Blocks still allocated at the end.
+    pub leaked: u64,
+    /// Frees that the heap refused.
+    pub refused: u64,
+    /// Invariants that did not hold at the end.
+    pub violations: Vec<String>,
+    /// The heap where it was fullest, as far as it was looked at.
+    pub peak: Occupancy,
+}
+
+impl Report {
+    /// Whether nothing was found wrong. NULL is not wrong.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        let counts = [
+            self.corrupt,
+            self.misaligned,
+            self.out_of_bounds,
+            self.leaked,
+            self.refused,
+        ];
+        counts.iter().all(|count| *count == 0) && self.violations.is_empty()
+    }
+}
+
+/// Replays a trace on a heap, which must be empty.
+///
+/// # Errors
+///
+/// If the settings make no sense, or the device fails. What is found wrong is in the report.
+pub fn run(
+    heap: &Heap,
+    trace: &Trace,
+    settings: &Settings,
+    progress: Progress<'_>,
+) -> Result<Report> {
+    let mut trace = trace.clone();
+    trace.close();
+    let summary = trace.summary();
+    let split = trace
+        .split_by_lane(settings.lanes, settings.windows)
+        .map_err(|error| Error::BadTrace(error.to_string()))?;
+    let copies = settings
+        .copies
+        .unwrap_or_else(|| usual_copies(heap, summary.peak_live_bytes));
+    if copies == 0 || copies.checked_mul(settings.lanes).is_none() {
+        return Err(Error::BadSettings {
+            asked: format!("{copies} copies of {} lanes", settings.lanes),
+            advice: "use at least one copy, and fewer than 2^32 lanes in all",
+        });
+    }
+    let mut replay = Replaying::new(heap, &split, copies, settings)?;
+    for window in 0..settings.windows {
+        replay.run_window(window)?;
+        progress(u64::from(window) + 1, u64::from(settings.windows));
+    }
+    replay.report(summary.operations, summary.peak_live_bytes)
+}
+
+/// As many copies as half of the heap holds.
+fn usual_copies(heap: &Heap, peak_bytes: u64) -> u32 {
+    let most = if heap.device().is_gpu() {
+        MAX_COPIES
+    } else {
+        CPU_COPIES
+    };
+    let copies = heap.capacity() / 2 / peak_bytes.max(1);
+    u32::try_from(copies.clamp(1, most)).unwrap_or(1)
+}
+
+/// A replay under way: the trace and the tables on the device.
+struct Replaying<'a> {
+    heap: &'a Heap,
+    copies: u32,
+    settings: &'a Settings,
+    operations: crate::Memory,
+    ranges: crate::Memory,
+    tables: crate::Memory,
+    places: u32,
+    tally: DeviceTally,
+    seconds: f64,
+    peak: Occupancy,
+}
+
+impl<'a> Replaying<'a> {
+    fn new(heap: &'a Heap, split: &LaneSplit, copies: u32, settings: &'a Settings) -> Result<Self> {
+        let device = heap.device();
+        // The trace's packed operation and the kernel's are the same 16 bytes.
+        let packed: &[Operation] = bytemuck::cast_slice(&split.operations);
+        let operations = device.allocate(size_of_val(packed) as u64)?;
+        operations.write(0, packed)?;
+        let ranges = device.allocate(size_of_val(split.offsets.as_slice()) as u64)?;
+        ranges.write(0, &split.offsets)?;
+        let places = split.slots_per_lane.max(1);
+        let table = u64::from(places) * size_of::<Place>() as u64;
+        let tables = device.allocate(table * u64::from(copies * settings.lanes))?;
+        tables.clear()?;
+        Ok(Self {
+            heap,
+            copies,
+            settings,
+            operations,
+            ranges,
+            tables,
+            places,
+            tally: DeviceTally::new(device)?,
+            seconds: 0.0,
+            peak: heap.snapshot()?.occupancy(),
+        })
+    }
+
+    fn run_window(&mut self, window: u32) -> Result<()> {
+        let threads = self.copies * self.settings.lanes;
+        let first_range = u64::from(window * self.settings.lanes) * size_of::<u32>() as u64;
+        let arguments = ReplayArguments {
+            heap: self.heap.address()?,
+            tally: self.tally.address(),
+            count: u64::from(threads),
+            lanes: u64::from(self.settings.lanes),
+            operations: self.operations.address(),
+            ranges: self.ranges.address() + first_range,
+            tables: self.tables.address(),
+            places: u64::from(self.places),
+        };
+        // SAFETY: the arrays were made for these copies and lanes, and live as long as `self`.
+        self.seconds += unsafe {
+            self.heap
+                .device()
+                .time::<Replay>(Grid::of(threads), &arguments)?
+        };
+        // A look at the heap costs more than a window: a few are enough to find the peak.
+        if window % (self.settings.windows / 8).max(1) == 0 {
+            let occupancy = self.heap.snapshot()?.occupancy();
+            if occupancy.used_bytes > self.peak.used_bytes {
+                self.peak = occupancy;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(self, trace_operations: u64, trace_peak_bytes: u64) -> Result<Report> {
+        let counted = self.tally.read()?;
+        let snapshot = self.heap.snapshot()?;
+        let occupancy = snapshot.occupancy();
+        let operations = counted.of(Count::Operations);
+        #[allow(clippy::cast_precision_loss, reason = "a rate for people")]
+        let operations_per_second = operations as f64 / self.seconds.max(1e-9);
+        Ok(Report {
+            device: self.heap.device().label(),
+            heap: self.heap.capacity(),
+            trace_operations,
+            trace_peak_bytes,
+            copies: self.copies,
+            lanes: self.settings.lanes,
+            windows: self.settings.windows,
+            operations,
+            seconds: self.seconds,
+            operations_per_second,
+            nulls: counted.of(Count::Nulls),
+            corrupt: counted.of(Count::Corrupt),
+            misaligned: counted.of(Count::Misaligned),
+            out_of_bounds: counted.of(Count::OutOfBounds),
+            leaked: occupancy.used_blocks,
+            refused: occupancy.misuses.total(),
+            violations: snapshot
+                .violations()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            peak: self.peak,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels::replay::Kind;
+
+    #[test]
+    fn the_trace_and_the_kernel_mean_the_same_operations() {
+        use scatterheap_trace::Kind as Traced;
+        for (traced, kind) in [
+            (Traced::Malloc, Kind::Malloc),
+            (Traced::Calloc, Kind::Calloc),
+            (Traced::Realloc, Kind::Realloc),
+            (Traced::Free, Kind::Free),
+        ] {
+            assert_eq!(traced.code(), kind as u8);
+        }
+    }
+}

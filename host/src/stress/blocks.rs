@@ -1,0 +1,158 @@
+//! Workloads in launches: all allocate, all fill, overlap is looked for, all check and free.
+
+use super::{Progress, Run, Settings};
+use crate::device::Grid;
+use crate::error::Result;
+use crate::heap::Heap;
+use crate::memory::Memory;
+use crate::tally::DeviceTally;
+use kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill};
+use kernels::overlap::{GRANULE_BYTES, MarkGranules, OverlapArguments};
+use kernels::sizes::Sizes;
+use kernels::tally::Count;
+
+/// Steps of a round.
+const STEPS: u64 = 4;
+
+/// Threads free blocks far from those that they allocated.
+fn stride(count: u32) -> u64 {
+    // A prime that is no divisor reaches every block once.
+    [1_000_003, 65_537, 257, 1]
+        .into_iter()
+        .find(|prime| *prime == 1 || !u64::from(count).is_multiple_of(*prime))
+        .unwrap_or(1)
+}
+
+pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
+    let device = run.heap.device();
+    let threads = run.settings.threads;
+    let blocks = device.allocate(u64::from(threads) * size_of::<Block>() as u64)?;
+    let granules = device.allocate((run.heap.capacity() / GRANULE_BYTES).div_ceil(8))?;
+    let rounds = run.settings.rounds;
+    let total = u64::from(rounds) * STEPS;
+    for round in 0..rounds {
+        let done = u64::from(round) * STEPS;
+        let mut arguments = BlocksArguments {
+            heap: run.heap.address()?,
+            blocks: blocks.address(),
+            count: u64::from(threads),
+            tally: run.tally.address(),
+            first_owner: 1 + (u64::from(round) << 40),
+            sizes: run.sizes(round),
+            stride: 1,
+        };
+        // SAFETY: the arrays are as long as the arguments say and live until the end of the
+        // round; the heap is this function's for that time.
+        unsafe {
+            run.timed::<Allocate>(&arguments)?;
+            progress(done + 1, total);
+            run.untimed::<Fill>(&arguments)?;
+            progress(done + 2, total);
+            granules.clear()?;
+            run.untimed::<MarkGranules>(&OverlapArguments {
+                heap: arguments.heap,
+                blocks: arguments.blocks,
+                count: arguments.count,
+                tally: arguments.tally,
+                granules: granules.address(),
+            })?;
+            if round == 0 {
+                run.note_peak()?;
+            }
+            progress(done + 3, total);
+            // Every other round, another thread frees than allocated.
+            arguments.stride = if round % 2 == 1 { stride(threads) } else { 1 };
+            run.timed::<CheckAndFree>(&arguments)?;
+        }
+        progress(done + STEPS, total);
+    }
+    Ok(())
+}
+
+/// Whether one request takes the whole heap, as it must when everything was freed.
+pub(super) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
+    let settings = Settings {
+        threads: 1,
+        rounds: 1,
+        least: heap.capacity(),
+        most: heap.capacity(),
+        seed: 0,
+    };
+    let filled = fill(heap, &settings)?;
+    let taken = filled.nulls() == 0;
+    filled.release()?;
+    Ok(taken)
+}
+
+/// Blocks that stay allocated until they are released.
+#[derive(Debug)]
+pub struct Filled<'a> {
+    heap: &'a Heap,
+    settings: Settings,
+    blocks: Memory,
+    nulls: u64,
+}
+
+/// Lets `settings.threads` threads allocate a block each, which stays until it is released.
+///
+/// # Errors
+///
+/// If the device fails.
+pub fn fill<'a>(heap: &'a Heap, settings: &Settings) -> Result<Filled<'a>> {
+    let device = heap.device();
+    let mut filled = Filled {
+        heap,
+        settings: *settings,
+        blocks: device.allocate(u64::from(settings.threads) * size_of::<Block>() as u64)?,
+        nulls: 0,
+    };
+    let tally = DeviceTally::new(device)?;
+    let arguments = filled.arguments(&tally)?;
+    // SAFETY: the array has a block for each thread; the tally lives until the launch ended.
+    unsafe { heap.launch::<Allocate>(Grid::of(settings.threads), &arguments)? };
+    device.synchronize()?;
+    filled.nulls = tally.read()?.of(Count::Nulls);
+    Ok(filled)
+}
+
+impl Filled<'_> {
+    fn arguments(&self, tally: &DeviceTally) -> Result<BlocksArguments> {
+        Ok(BlocksArguments {
+            heap: self.heap.address()?,
+            blocks: self.blocks.address(),
+            count: u64::from(self.settings.threads),
+            tally: tally.address(),
+            first_owner: 1,
+            sizes: Sizes {
+                least: self.settings.least,
+                most: self.settings.most,
+                seed: self.settings.seed,
+            },
+            stride: 1,
+        })
+    }
+
+    /// Threads that got NULL.
+    #[must_use]
+    pub fn nulls(&self) -> u64 {
+        self.nulls
+    }
+
+    /// Frees the blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn release(self) -> Result<()> {
+        let device = self.heap.device();
+        let tally = DeviceTally::new(device)?;
+        let arguments = self.arguments(&tally)?;
+        // SAFETY: as in `fill`. The blocks were never filled, so what the check of their content
+        // counts is not looked at.
+        unsafe {
+            self.heap
+                .launch::<CheckAndFree>(Grid::of(self.settings.threads), &arguments)?;
+        }
+        device.synchronize()
+    }
+}

@@ -1,0 +1,131 @@
+//! Workloads that try a heap hard and verify everything: contents, overlap, alignment, bounds,
+//! invariants and leaks.
+
+mod blocks;
+mod lists;
+mod report;
+mod rounds;
+mod workload;
+
+pub use blocks::{Filled, fill};
+pub use report::Report;
+pub use workload::{Settings, Workload};
+
+use crate::device::Grid;
+use crate::error::Result;
+use crate::heap::Heap;
+use crate::tally::{Counted, DeviceTally};
+use kernels::churn::RoundsArguments;
+use kernels::sizes::Sizes;
+use simt::kernel::Kernel;
+
+/// Is told how much of the work is done, and how much there is.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// What the parts of a workload share.
+struct Run<'a> {
+    heap: &'a Heap,
+    settings: &'a Settings,
+    tally: DeviceTally,
+    /// Seconds in kernels that allocate or free.
+    seconds: f64,
+    peak: Option<crate::Occupancy>,
+}
+
+impl Run<'_> {
+    fn grid(&self) -> Grid {
+        Grid::of(self.settings.threads)
+    }
+
+    fn sizes(&self, round: u32) -> Sizes {
+        Sizes {
+            least: self.settings.least,
+            most: self.settings.most,
+            seed: self.settings.seed.wrapping_add(u64::from(round) << 32),
+        }
+    }
+
+    /// Arguments of the kernels whose threads work alone for `rounds` rounds.
+    fn rounds(&self, round: u32, rounds: u32) -> Result<RoundsArguments> {
+        Ok(RoundsArguments {
+            heap: self.heap.address()?,
+            count: u64::from(self.settings.threads),
+            tally: self.tally.address(),
+            rounds: u64::from(rounds),
+            sizes: self.sizes(round),
+            first_owner: 1 + (u64::from(round) << 40),
+        })
+    }
+
+    /// Launches a kernel that allocates or frees, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::Device::launch`].
+    unsafe fn timed<K: Kernel>(&mut self, arguments: &K::Arguments) -> Result<()> {
+        // SAFETY: as the caller promises.
+        self.seconds += unsafe { self.heap.device().time::<K>(self.grid(), arguments)? };
+        Ok(())
+    }
+
+    /// Launches a kernel that only checks, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::Device::launch`].
+    unsafe fn untimed<K: Kernel>(&self, arguments: &K::Arguments) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.heap.launch::<K>(self.grid(), arguments)? };
+        self.heap.device().synchronize()
+    }
+
+    /// Keeps the occupancy if it is the highest so far.
+    fn note_peak(&mut self) -> Result<()> {
+        let occupancy = self.heap.snapshot()?.occupancy();
+        let higher = self
+            .peak
+            .as_ref()
+            .is_none_or(|peak| occupancy.used_bytes > peak.used_bytes);
+        if higher {
+            self.peak = Some(occupancy);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a workload on a heap, which must be empty, and checks the heap at the end.
+///
+/// # Errors
+///
+/// If the settings make no sense for the heap, or the device fails. What the workload finds wrong
+/// is in the report.
+pub fn run(
+    heap: &Heap,
+    workload: Workload,
+    settings: &Settings,
+    progress: Progress<'_>,
+) -> Result<Report> {
+    settings.check(workload, heap)?;
+    let mut run = Run {
+        heap,
+        settings,
+        tally: DeviceTally::new(heap.device())?,
+        seconds: 0.0,
+        peak: None,
+    };
+    match workload {
+        Workload::Uniform | Workload::Mixed => blocks::run(&mut run, progress)?,
+        Workload::Churn => rounds::churn(&mut run, progress)?,
+        Workload::Divergent => rounds::divergent(&mut run, progress)?,
+        Workload::Grow => rounds::grow(&mut run, progress)?,
+        Workload::CrossWarp => lists::exchange(&mut run, progress)?,
+        Workload::Exhaust => lists::exhaust(&mut run, progress)?,
+    }
+    let counted: Counted = run.tally.read()?;
+    let peak = match run.peak.take() {
+        Some(peak) => peak,
+        None => heap.snapshot()?.occupancy(),
+    };
+    let whole = blocks::takes_whole_heap(heap)?;
+    report::make(heap, workload, settings, &counted, run.seconds, peak, whole)
+}

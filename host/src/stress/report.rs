@@ -1,0 +1,109 @@
+//! What a workload did and found.
+
+use super::{Settings, Workload};
+use crate::error::Result;
+use crate::heap::Heap;
+use crate::tally::Counted;
+use heap_core::inspect::Occupancy;
+use kernels::tally::Count;
+use serde::Serialize;
+
+/// Result of a workload. Same shape on every device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was run.
+    pub workload: Workload,
+    /// How the device is selected.
+    pub device: String,
+    /// Capacity of the heap in bytes.
+    pub heap: u64,
+    /// How large the workload was.
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// Calls that gave or took a block.
+    pub operations: u64,
+    /// Bytes asked for by calls that gave a block.
+    pub bytes: u64,
+    /// Seconds in kernels that allocate or free, by the device's clock. They fill and check too.
+    pub seconds: f64,
+    /// Operations divided by seconds.
+    pub operations_per_second: f64,
+    /// Calls that gave NULL.
+    pub nulls: u64,
+    /// Blocks whose content was not what their owner wrote.
+    pub corrupt: u64,
+    /// Blocks that shared a byte with another.
+    pub overlaps: u64,
+    /// Blocks not aligned as asked.
+    pub misaligned: u64,
+    /// Blocks not wholly inside the heap, or smaller than asked.
+    pub out_of_bounds: u64,
+    /// Blocks still allocated at the end.
+    pub leaked: u64,
+    /// Frees that the heap refused.
+    pub refused: u64,
+    /// Whether one request took the whole heap at the end.
+    pub whole_heap_at_end: bool,
+    /// Invariants that did not hold at the end.
+    pub violations: Vec<String>,
+    /// The heap where it was fullest, as far as it was looked at.
+    pub peak: Occupancy,
+}
+
+impl Report {
+    /// Whether nothing was found wrong. NULL is not wrong.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        let counts = [
+            self.corrupt,
+            self.overlaps,
+            self.misaligned,
+            self.out_of_bounds,
+            self.leaked,
+            self.refused,
+        ];
+        counts.iter().all(|count| *count == 0)
+            && self.whole_heap_at_end
+            && self.violations.is_empty()
+    }
+}
+
+pub(super) fn make(
+    heap: &Heap,
+    workload: Workload,
+    settings: &Settings,
+    counted: &Counted,
+    seconds: f64,
+    peak: Occupancy,
+    whole_heap_at_end: bool,
+) -> Result<Report> {
+    let snapshot = heap.snapshot()?;
+    let occupancy = snapshot.occupancy();
+    let operations = counted.of(Count::Operations);
+    #[allow(clippy::cast_precision_loss, reason = "a rate for people")]
+    let operations_per_second = operations as f64 / seconds.max(1e-9);
+    Ok(Report {
+        workload,
+        device: heap.device().label(),
+        heap: heap.capacity(),
+        settings: *settings,
+        operations,
+        bytes: counted.of(Count::Bytes),
+        seconds,
+        operations_per_second,
+        nulls: counted.of(Count::Nulls),
+        corrupt: counted.of(Count::Corrupt),
+        overlaps: counted.of(Count::Overlaps),
+        misaligned: counted.of(Count::Misaligned),
+        out_of_bounds: counted.of(Count::OutOfBounds),
+        leaked: occupancy.used_blocks,
+        refused: occupancy.misuses.total(),
+        whole_heap_at_end,
+        violations: snapshot
+            .violations()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        peak,
+    })
+}

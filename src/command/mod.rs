@@ -1,0 +1,94 @@
+//! What can be asked on the command line; each subcommand has a file.
+
+mod heat_map;
+mod info;
+mod occupancy;
+pub mod output;
+mod picture;
+mod progress;
+mod replay;
+mod session;
+mod sizes;
+mod stress;
+
+use anyhow::Result;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use scatterheap::Selector;
+use scatterheap::size::Bytes;
+use scatterheap::stress::Workload;
+
+const EXAMPLES: &str = "\
+Examples:
+  scatterheap info                                  the devices, and whether GPUs can be used
+  scatterheap stress                                all workloads on the GPU, or else on the CPU
+  scatterheap stress churn --device cpu:8           one workload on 8 threads of the CPU
+  scatterheap occupancy --heap 64MiB                a picture of a heap
+  scatterheap replay traces/sqlite3.sctrace         a real program's allocations
+
+Sizes are numbers of bytes, with a unit if you like: 4096, 64KiB, 512MiB, 16GiB.";
+
+/// `malloc` for code that runs on a GPU: look at devices, try heaps, show them, replay traces.
+#[derive(Debug, Parser)]
+#[command(name = "scatterheap", version, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true)]
+pub struct CommandLine {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of all subcommands.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
+struct Common {
+    /// Device: `auto` (a GPU if there is one, else the CPU), `cpu`, `cpu:THREADS` or `cuda:NUMBER`
+    #[arg(long, global = true, value_name = "DEVICE", default_value = "auto")]
+    device: Selector,
+    /// Bytes that the heap can allocate [default: 256MiB on the CPU; on a GPU 16GiB, or half of
+    /// the free memory if that is less]
+    #[arg(long, global = true, value_name = "SIZE")]
+    heap: Option<Bytes>,
+    /// Different seeds give different sizes and orders
+    #[arg(long, global = true, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the devices, the driver, the kernel compiler and the embedded kernels
+    Info,
+    /// Try a heap hard, and verify contents, overlap, alignment, bounds, invariants and leaks
+    Stress(stress::Arguments),
+    /// Fill a heap with a workload's blocks and show it, page by page
+    Occupancy(occupancy::Arguments),
+    /// Replay a real program's allocations, many copies at once, with contents verified
+    Replay(replay::Arguments),
+}
+
+impl CommandLine {
+    /// Does what was asked.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be done, or if it found something wrong with a heap.
+    pub fn run(&self) -> Result<()> {
+        let common = &self.common;
+        match &self.command {
+            Command::Info => info::run(common),
+            Command::Stress(arguments) => stress::run(common, arguments),
+            Command::Occupancy(arguments) => occupancy::run(common, arguments),
+            Command::Replay(arguments) => replay::run(common, arguments),
+        }
+    }
+}
+
+/// Reads the name of a workload.
+fn workload_parser() -> impl TypedValueParser<Value = Workload> {
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name))
+        .try_map(|name| name.parse::<Workload>())
+}

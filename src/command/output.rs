@@ -1,0 +1,155 @@
+//! Text and JSON on stdout, notes on stderr, and numbers as people read them.
+
+use anstream::{AutoStream, ColorChoice};
+use anyhow::Result;
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use scatterheap::Occupancy;
+use scatterheap::size::Bytes;
+use serde::Serialize;
+use std::io::Write;
+
+/// Prints text, without its colours where they are not wanted: `NO_COLOR`, or no terminal.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Whether colours are shown.
+pub fn has_colours() -> bool {
+    AutoStream::choice(&std::io::stdout()) != ColorChoice::Never
+}
+
+/// Prints a document.
+pub fn print_json(document: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(document)?;
+    text.push('\n');
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Prints a line on stderr.
+pub fn note(line: &str) {
+    // An error here has nobody to go to.
+    let _written = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A table with a line under its head; the first column is aligned left, the others right.
+pub fn table<const COLUMNS: usize>(
+    head: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) -> String {
+    const STYLE: TableStyle =
+        TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(head);
+    table.add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((u16::from(index > 0), 0));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// A count with its thousands apart: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How often something happens in a second: `1.23 G/s`.
+pub fn rate(per_second: f64) -> String {
+    let (unit, scale) = match per_second {
+        1e9.. => (" G/s", 1e9),
+        1e6.. => (" M/s", 1e6),
+        1e3.. => (" k/s", 1e3),
+        _ => ("/s", 1.0),
+    };
+    format!("{:.2}{unit}", per_second / scale)
+}
+
+/// A share from 0 to 1 in per cent.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// A part of a whole in per cent.
+#[allow(clippy::cast_precision_loss, reason = "for people, three digits do")]
+pub fn percent_of(part: u64, whole: u64) -> String {
+    percent(part as f64 / whole.max(1) as f64)
+}
+
+/// The occupancy of heaps, side by side, each with a label.
+pub fn occupancy_table<'a>(occupancies: impl Iterator<Item = (String, &'a Occupancy)>) -> String {
+    let head = [
+        "at peak",
+        "used",
+        "of heap",
+        "blocks",
+        "in slabs",
+        "in runs",
+        "free",
+        "largest request",
+        "fragmented",
+    ];
+    let rows = occupancies.map(|(label, occupancy)| {
+        let pages = |pages: u64| Bytes(pages * occupancy.page_bytes).to_string();
+        [
+            label,
+            Bytes(occupancy.used_bytes).to_string(),
+            percent_of(occupancy.used_bytes, occupancy.capacity),
+            count(occupancy.used_blocks),
+            pages(occupancy.pages.in_slabs),
+            pages(occupancy.pages.in_runs),
+            pages(occupancy.pages.free),
+            Bytes(occupancy.largest_request).to_string(),
+            percent(occupancy.external_fragmentation),
+        ]
+    });
+    table(head, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn rates_have_a_unit() {
+        for (number, text) in [
+            (12.0, "12.00/s"),
+            (1500.0, "1.50 k/s"),
+            (2.5e6, "2.50 M/s"),
+            (9.876e9, "9.88 G/s"),
+        ] {
+            assert_eq!(rate(number), text);
+        }
+    }
+
+    #[test]
+    fn shares_of_nothing_are_nothing() {
+        assert_eq!(percent_of(0, 0), "0.0 %");
+        assert_eq!(percent_of(1, 3), "33.3 %");
+    }
+}

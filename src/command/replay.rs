@@ -1,0 +1,174 @@
+//! `scatterheap replay`: a real program's allocations, many copies at once.
+
+use super::Common;
+use super::output::{count, note, occupancy_table, print, print_json, rate, table};
+use super::progress::Progress;
+use super::session::{Document, Judged};
+use anyhow::{Result, bail};
+use scatterheap::Heap;
+use scatterheap::replay::{self, Report, Settings};
+use scatterheap::size::Bytes;
+use scatterheap_trace::{Summary, Trace};
+use serde::Serialize;
+use std::path::PathBuf;
+
+const HELP: &str = "\
+A trace is a CSV file with the columns thread,operation,id,size,alignment, or the compact form that
+`cargo xtask record -- PROGRAM ARGS` writes. Every copy is spread over the lanes of a warp.
+
+Examples:
+  scatterheap replay traces/sqlite3.sctrace
+  scatterheap replay traces/sqlite3.sctrace --device cuda:0 --heap 16GiB --copies 2000
+
+The exit code is 1 if a block was corrupt, misplaced or leaked, or if an invariant of the heap did
+not hold.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// File of the trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Copies at once [default: as many as half of the heap holds, within reason]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    copies: Option<u32>,
+    /// Lanes that each copy is spread over
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Settings::default().lanes,
+        value_parser = clap::value_parser!(u32).range(1..=32)
+    )]
+    lanes: u32,
+    /// Launches that the trace is cut into, so that lanes stay in step
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = Settings::default().windows,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    windows: u32,
+}
+
+/// Figures of the trace, as it is in the file.
+#[derive(Serialize)]
+struct TraceDescription {
+    path: PathBuf,
+    operations: u64,
+    mallocs: u64,
+    reallocs: u64,
+    frees: u64,
+    never_freed: u64,
+    threads: u64,
+    peak_live_blocks: u64,
+    peak_live_bytes: u64,
+}
+
+impl TraceDescription {
+    fn new(path: PathBuf, summary: &Summary) -> Self {
+        Self {
+            path,
+            operations: summary.operations,
+            mallocs: summary.mallocs,
+            reallocs: summary.reallocs,
+            frees: summary.frees,
+            never_freed: summary.never_freed,
+            threads: summary.threads,
+            peak_live_blocks: summary.peak_live_blocks,
+            peak_live_bytes: summary.peak_live_bytes,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    passed: bool,
+    trace: TraceDescription,
+    reports: [Judged<'a, Report>; 1],
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    let trace = Trace::read(&arguments.trace)?;
+    let described = TraceDescription::new(arguments.trace.clone(), &trace.summary());
+    let device = common.open_device()?;
+    let heap = common.build_heap(&device, false)?;
+    let settings = Settings {
+        copies: arguments.copies,
+        lanes: arguments.lanes,
+        windows: arguments.windows,
+    };
+    let report = {
+        let progress = Progress::new(common, "replay");
+        let mut show = |done, total| progress.show(done, total);
+        replay::run(&heap, &trace, &settings, &mut show)?
+    };
+    let passed = report.passed();
+    if common.json {
+        let content = Content {
+            passed,
+            trace: described,
+            reports: [Judged {
+                passed,
+                report: &report,
+            }],
+        };
+        print_json(&Document::new("replay", &heap, content)?)?;
+    } else {
+        print(&text(&heap, &described, &report))?;
+    }
+    if passed {
+        return Ok(());
+    }
+    for violation in &report.violations {
+        note(violation);
+    }
+    if report.refused > 0 {
+        note(&format!("{} frees were refused", count(report.refused)));
+    }
+    bail!("the replay found something wrong")
+}
+
+fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
+    let device = heap.device();
+    let capacity = Bytes(heap.capacity());
+    let summary = format!(
+        "{}: {} operations ({} malloc, {} realloc, {} free) of {} threads, at peak {} blocks of {}",
+        trace.path.display(),
+        count(trace.operations),
+        count(trace.mallocs),
+        count(trace.reallocs),
+        count(trace.frees),
+        count(trace.threads),
+        count(trace.peak_live_blocks),
+        Bytes(trace.peak_live_bytes),
+    );
+    let columns = [
+        "replay",
+        "lanes",
+        "operations",
+        "speed",
+        "NULL",
+        "corrupt",
+        "misplaced",
+        "leaked",
+        "result",
+    ];
+    let label = match report.copies {
+        1 => "1 copy".to_owned(),
+        copies => format!("{} copies", count(copies.into())),
+    };
+    let row = [
+        label.clone(),
+        count(report.lanes.into()),
+        count(report.operations),
+        rate(report.operations_per_second),
+        count(report.nulls),
+        count(report.corrupt),
+        count(report.misaligned + report.out_of_bounds),
+        count(report.leaked),
+        if report.passed() { "ok" } else { "FAILED" }.to_owned(),
+    ];
+    let results = table(columns, [row]);
+    let at_peak = occupancy_table(std::iter::once((label, &report.peak)));
+    format!("{summary}\nheap of {capacity} on {device}\n\n{results}\n\n{at_peak}\n")
+}

@@ -1,0 +1,185 @@
+//! `scatterheap stress`: tries a heap hard and verifies everything.
+
+use super::output::{count, note, occupancy_table, print, print_json, rate, table};
+use super::progress::Progress;
+use super::session::{Document, Judged};
+use super::sizes::SizeArguments;
+use super::{Common, workload_parser};
+use anyhow::{Result, bail};
+use scatterheap::Heap;
+use scatterheap::size::Bytes;
+use scatterheap::stress::{self, Report, Settings, Workload};
+use serde::Serialize;
+
+const HELP: &str = "\
+Workloads:
+  uniform     all threads allocate the same size, then all free
+  mixed       all threads allocate different sizes, then all free
+  churn       every thread holds a few blocks and replaces them again and again
+  cross-warp  blocks are allocated by one thread and freed by another, far away
+  divergent   lanes of a warp do different things at once
+  grow        blocks double by realloc
+  exhaust     all threads allocate until nothing is left, then give everything back, twice
+
+Examples:
+  scatterheap stress
+  scatterheap stress mixed churn --device cuda:0 --heap 16GiB --threads 1048576
+  scatterheap stress uniform --least 256 --most 256 --json
+
+NULL is not a failure: it is what malloc answers when nothing is left. The exit code is 1 if a
+block was corrupt, overlapped, misplaced or leaked, or if an invariant of the heap did not hold.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// What to run [default: all workloads]
+    #[arg(value_name = "WORKLOAD", value_parser = workload_parser())]
+    workloads: Vec<Workload>,
+    /// Threads [default: 1048576 on a GPU, 4096 on the CPU]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// How often each thread repeats its work [default: by workload]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    #[command(flatten)]
+    sizes: SizeArguments,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    passed: bool,
+    reports: Vec<Judged<'a, Report>>,
+}
+
+impl Arguments {
+    fn workloads(&self) -> &[Workload] {
+        if self.workloads.is_empty() {
+            &Workload::ALL
+        } else {
+            &self.workloads
+        }
+    }
+
+    fn settings(&self, common: &Common, workload: Workload, heap: &Heap) -> Settings {
+        let usual = Settings::for_workload(workload, heap);
+        Settings {
+            threads: self.threads.unwrap_or(usual.threads),
+            rounds: self.rounds.unwrap_or(usual.rounds),
+            seed: common.seed,
+            ..self.sizes.apply(workload, usual)
+        }
+    }
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    let device = common.open_device()?;
+    let heap = common.build_heap(&device, false)?;
+    let mut reports = Vec::new();
+    for workload in arguments.workloads() {
+        let settings = arguments.settings(common, *workload, &heap);
+        let progress = Progress::new(common, workload.name());
+        let mut show = |done, total| progress.show(done, total);
+        reports.push(stress::run(&heap, *workload, &settings, &mut show)?);
+        heap.reset()?;
+    }
+    if common.json {
+        print_json(&Document::new("stress", &heap, Content::of(&reports))?)?;
+    } else {
+        print(&text(&heap, &reports))?;
+    }
+    judge(&reports)
+}
+
+impl<'a> Content<'a> {
+    fn of(reports: &'a [Report]) -> Self {
+        let judge = |report: &'a Report| Judged {
+            passed: report.passed(),
+            report,
+        };
+        Self {
+            passed: reports.iter().all(Report::passed),
+            reports: reports.iter().map(judge).collect(),
+        }
+    }
+}
+
+/// An error if a workload found something wrong.
+fn judge(reports: &[Report]) -> Result<()> {
+    let failed: Vec<_> = reports.iter().filter(|report| !report.passed()).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    for report in &failed {
+        for fault in faults(report) {
+            note(&format!("{}: {fault}", report.workload));
+        }
+    }
+    let names: Vec<_> = failed.iter().map(|report| report.workload.name()).collect();
+    bail!(
+        "{} of {} workloads found something wrong: {}",
+        failed.len(),
+        reports.len(),
+        names.join(", ")
+    )
+}
+
+/// What was found wrong beyond the counts in the table.
+fn faults(report: &Report) -> Vec<String> {
+    let mut faults = report.violations.clone();
+    if report.refused > 0 {
+        faults.push(format!("{} frees were refused", count(report.refused)));
+    }
+    if !report.whole_heap_at_end {
+        faults.push("at the end, one request could not take the whole heap".into());
+    }
+    faults
+}
+
+fn text(heap: &Heap, reports: &[Report]) -> String {
+    let device = heap.device();
+    let capacity = Bytes(heap.capacity());
+    let threads = reports.first().map_or(0, |report| report.settings.threads);
+    let threads = count(threads.into());
+    let columns = [
+        "workload",
+        "bytes each",
+        "operations",
+        "speed",
+        "NULL",
+        "corrupt",
+        "overlaps",
+        "misplaced",
+        "leaked",
+        "result",
+    ];
+    let rows = reports.iter().map(|report| {
+        let settings = &report.settings;
+        [
+            report.workload.to_string(),
+            sizes_text(settings),
+            count(report.operations),
+            rate(report.operations_per_second),
+            count(report.nulls),
+            count(report.corrupt),
+            count(report.overlaps),
+            count(report.misaligned + report.out_of_bounds),
+            count(report.leaked),
+            if report.passed() { "ok" } else { "FAILED" }.to_owned(),
+        ]
+    });
+    let results = table(columns, rows);
+    let at_peak = occupancy_table(
+        reports
+            .iter()
+            .map(|report| (report.workload.to_string(), &report.peak)),
+    );
+    format!("heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n")
+}
+
+fn sizes_text(settings: &Settings) -> String {
+    if settings.least == settings.most {
+        count(settings.least)
+    } else {
+        format!("{}–{}", count(settings.least), count(settings.most))
+    }
+}

@@ -1,0 +1,60 @@
+//! The command `scatterheap`: looks at devices, tries heaps, shows them, replays traces.
+//!
+//! Whatever goes wrong ends in one line on stderr that begins with `error:`, and in an exit code
+//! other than 0: 2 if the arguments were wrong, 1 otherwise.
+
+mod command;
+
+use clap::Parser;
+use command::CommandLine;
+use command::output::note;
+use std::io::{Error, ErrorKind};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(error) => return refuse(&error),
+    };
+    match command_line.run() {
+        Err(error) if !is_broken_pipe(&error) => {
+            note(&format!("error: {}", one_line(&error.to_string())));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Prints the help or the version if that was asked for, else what is wrong with the arguments.
+fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NothingAsked;
+    if !error.use_stderr() || error.kind() == NothingAsked {
+        // An error here has nobody to go to.
+        let _printed = error.print();
+    } else {
+        // After the message clap appends the usage and a hint at the help.
+        let text = error.render().to_string();
+        let message = text
+            .lines()
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        note(&one_line(&message.collect::<Vec<_>>().join("\n")));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// Whether the reader of the output has gone away, which is no error: `scatterheap … | head`.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+/// Puts the lines of a message into one.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace(" tip: ", "; tip: ")
+}

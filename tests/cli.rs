@@ -1,0 +1,467 @@
+//! The command: what each subcommand prints, as text and as JSON, and that bad input of every kind
+//! ends in one line.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Options for a small heap on the CPU.
+const SMALL: [&str; 4] = ["--device", "cpu", "--heap", "8MiB"];
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+    command.args(arguments);
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is UTF-8")
+}
+
+/// What a successful call prints.
+fn printed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    text(&output.stdout).to_owned()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let printed = printed(&[arguments, &["--json"]].concat());
+    serde_json::from_str(&printed).expect("JSON")
+}
+
+fn has_keys(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(value.get(key).is_some(), "no {key} in {value}");
+    }
+}
+
+/// The one line with which a call is refused.
+fn refused(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = text(&output.stderr);
+    let code = output.status.code();
+    assert!(
+        matches!(code, Some(1 | 2)),
+        "{arguments:?}: {code:?} {errors}"
+    );
+    assert_eq!(errors.lines().count(), 1, "{arguments:?}: {errors}");
+    assert!(errors.starts_with("error: "), "{arguments:?}: {errors}");
+    assert!(!errors.contains("panicked"), "{arguments:?}: {errors}");
+    assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    errors.to_owned()
+}
+
+fn refused_saying(arguments: &[&str], words: &str) {
+    let line = refused(arguments);
+    assert!(line.contains(words), "{arguments:?}: {line}");
+}
+
+fn shipped_trace() -> String {
+    format!("{}/traces/sqlite3.sctrace", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A file with this content, in the tests' own directory.
+fn file(name: &str, content: &[u8]) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, content).expect("the directory is writable");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn is_without_gpu() -> bool {
+    scatterheap::Device::gpu_count() == 0
+}
+
+#[test]
+fn info_lists_what_there_is() {
+    let printed = printed(&["info"]);
+    for words in ["version", "CPU", "driver", "kernel compiler", "kernels"] {
+        assert!(printed.contains(words), "{printed}");
+    }
+    let document = json(&["info"]);
+    has_keys(
+        &document,
+        &[
+            "command",
+            "version",
+            "devices",
+            "unusable_devices",
+            "driver",
+            "kernel_compiler",
+        ],
+    );
+    assert_eq!(document["devices"][0]["selector"], "cpu");
+    let gpus = document["devices"].as_array().expect("devices").len() - 1
+        + document["unusable_devices"]
+            .as_array()
+            .expect("devices")
+            .len();
+    assert_eq!(gpus, scatterheap::Device::gpu_count() as usize);
+    let kernels = document["kernels"].as_array().expect("kernels");
+    assert_eq!(kernels.len(), scatterheap::embedded::KERNELS.len());
+    for baseline in kernels {
+        assert!(baseline["entries"].as_u64() > Some(10), "{baseline}");
+    }
+}
+
+#[test]
+fn every_workload_passes_and_is_reported() {
+    let options = ["stress", "--threads", "512", "--rounds", "3"];
+    let printed = printed(&[&options[..], &SMALL].concat());
+    for workload in scatterheap::stress::Workload::ALL {
+        assert_eq!(printed.matches(workload.name()).count(), 2, "{printed}");
+    }
+    assert!(!printed.contains("FAILED"), "{printed}");
+}
+
+#[test]
+fn stress_has_one_json_document() {
+    let options = [
+        "stress",
+        "mixed",
+        "cross-warp",
+        "--threads",
+        "512",
+        "--rounds",
+        "3",
+    ];
+    let document = json(&[&options[..], &["--seed", "7"], &SMALL].concat());
+    has_keys(
+        &document,
+        &["version", "device", "heap", "passed", "reports"],
+    );
+    assert_eq!(document["command"], "stress");
+    assert_eq!(document["passed"], true);
+    assert_eq!(document["heap"]["capacity"], 8 << 20);
+    has_keys(
+        &document["device"],
+        &["selector", "name", "gpu", "compute_capability"],
+    );
+    let reports = document["reports"].as_array().expect("reports");
+    let names: Vec<_> = reports.iter().map(|report| &report["workload"]).collect();
+    assert_eq!(names, ["mixed", "cross-warp"]);
+    for report in reports {
+        assert_eq!(report["seed"], 7);
+        assert_eq!(report["threads"], 512);
+        assert!(report["operations"].as_u64() > Some(0), "{report}");
+        for count in [
+            "corrupt",
+            "overlaps",
+            "misaligned",
+            "out_of_bounds",
+            "leaked",
+        ] {
+            assert_eq!(report[count], 0, "{count} in {report}");
+        }
+        has_keys(
+            report,
+            &[
+                "seconds",
+                "operations_per_second",
+                "nulls",
+                "violations",
+                "peak",
+                "passed",
+            ],
+        );
+        has_keys(
+            &report["peak"],
+            &["capacity", "pages", "classes", "largest_request"],
+        );
+    }
+}
+
+#[test]
+fn sizes_and_threads_are_as_asked() {
+    let options = [
+        "stress",
+        "uniform",
+        "--least",
+        "100",
+        "--threads",
+        "300",
+        "--rounds",
+        "2",
+    ];
+    let report = &json(&[&options[..], &SMALL].concat())["reports"][0];
+    assert_eq!(
+        (&report["least"], &report["most"]),
+        (&100.into(), &100.into())
+    );
+    // Each thread allocates and frees in each round.
+    assert_eq!(report["operations"], 300 * 2 * 2);
+}
+
+#[test]
+fn occupancy_draws_the_heap() {
+    let printed = printed(&[&["occupancy"][..], &SMALL].concat());
+    for words in [
+        "█",
+        "a cell is",
+        "blocks",
+        "fragmentation",
+        "largest request",
+        " a  to",
+    ] {
+        assert!(printed.contains(words), "{words} in {printed}");
+    }
+    assert!(!printed.contains('\x1b'), "escapes without a terminal");
+}
+
+#[test]
+fn occupancy_has_a_map_in_json() {
+    let options = ["occupancy", "--workload", "exhaust", "--fill", "30"];
+    let document = json(&[&options[..], &SMALL].concat());
+    has_keys(
+        &document,
+        &[
+            "device",
+            "heap",
+            "workload",
+            "blocks",
+            "nulls",
+            "occupancy",
+            "map",
+        ],
+    );
+    let used = document["occupancy"]["used_bytes"]
+        .as_f64()
+        .expect("a number");
+    let share = used / f64::from(8 << 20);
+    assert!((0.2..0.4).contains(&share), "{share}");
+    let map = &document["map"];
+    let page_bytes = map["page_bytes"].as_f64().expect("a number");
+    let of = |cell: &Value, key: &str| cell[key].as_f64().expect("a number");
+    let cells = map["cells"].as_array().expect("cells");
+    let pages: f64 = cells
+        .iter()
+        .map(|cell| ["free", "in_slabs", "in_runs", "lost"].map(|key| of(cell, key)))
+        .map(|counts| counts.iter().sum::<f64>())
+        .sum();
+    assert!(
+        (pages * page_bytes - f64::from(8 << 20)).abs() < 1.0,
+        "{pages} pages"
+    );
+    assert!(cells.iter().any(|cell| of(cell, "used") > 0.9));
+}
+
+#[test]
+fn colours_can_be_forced_and_forbidden() {
+    let arguments = [&["occupancy"][..], &SMALL].concat();
+    let forced = command(&arguments).env("CLICOLOR_FORCE", "1").output();
+    let forced = forced.expect("the command starts");
+    assert!(text(&forced.stdout).contains("\x1b[38;5;"), "no colours");
+    for arguments in [&arguments[..], &["info"], &["stress", "--help"]] {
+        let plain = command(arguments).env("NO_COLOR", "1").output();
+        let plain = plain.expect("the command starts");
+        assert!(!text(&plain.stdout).contains('\x1b'), "{arguments:?}");
+        assert!(!text(&plain.stderr).contains('\x1b'), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_shipped_trace_replays() {
+    let trace = shipped_trace();
+    let options = [
+        "replay",
+        &trace,
+        "--device",
+        "cpu",
+        "--copies",
+        "2",
+        "--windows",
+        "16",
+    ];
+    let document = json(&options);
+    assert_eq!(document["command"], "replay");
+    assert_eq!(document["passed"], true);
+    assert!(document["trace"]["operations"].as_u64() >= Some(500_000));
+    let report = &document["reports"][0];
+    assert_eq!(
+        (&report["copies"], &report["lanes"]),
+        (&2.into(), &32.into())
+    );
+    for count in ["nulls", "corrupt", "leaked", "misaligned", "out_of_bounds"] {
+        assert_eq!(report[count], 0, "{count} in {report}");
+    }
+    let trace = document["trace"]["operations"].as_u64().expect("a count");
+    assert!(report["operations"].as_u64() >= Some(2 * trace), "{report}");
+}
+
+#[test]
+fn a_trace_written_by_hand_replays() {
+    let content =
+        "thread,operation,id,size,alignment\n0,malloc,1,100,16\n1,malloc,2,9,16\n0,free,1,,\n";
+    let trace = file("by-hand.csv", content.as_bytes());
+    let options = ["replay", &trace, "--copies", "3", "--windows", "2"];
+    let printed = printed(&[&options[..], &SMALL].concat());
+    assert!(
+        printed.contains("3 operations (2 malloc, 0 realloc, 1 free)"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("3 copies") && printed.contains("ok"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn automatic_choice_says_what_it_chose() {
+    let output = run(&[
+        "stress",
+        "uniform",
+        "--threads",
+        "64",
+        "--rounds",
+        "1",
+        "--heap",
+        "8MiB",
+    ]);
+    let notes = text(&output.stderr);
+    assert!(output.status.success(), "{notes}");
+    assert!(notes.starts_with("using "), "{notes}");
+    assert_eq!(notes.lines().count(), 1, "{notes}");
+    assert_eq!(
+        notes.contains("using cpu") && notes.contains("there is no GPU"),
+        is_without_gpu()
+    );
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_refused() {
+    for subcommand in ["stress", "occupancy"] {
+        let line = refused(&[subcommand, "--device", "cuda:99"]);
+        assert!(line.contains("GPU") && line.contains("cpu"), "{line}");
+    }
+    if is_without_gpu() {
+        refused(&["stress", "--device", "cuda:0"]);
+        refused(&["replay", &shipped_trace(), "--device", "cuda:0"]);
+    }
+}
+
+#[test]
+fn bad_options_are_refused() {
+    refused_saying(&["stress", "--device", "gpu"], "names no device");
+    refused_saying(&["stress", "--device", "cpu:0"], "names no device");
+    refused_saying(&["stress", "--heap", "12 parsecs"], "is no size");
+    refused_saying(&["stress", "--heap", "-1"], "error: ");
+    refused_saying(&["stress", "--seed", "x"], "--seed");
+    refused_saying(&["stress", "nonsense"], "possible values");
+    refused_saying(&["stress", "--threads", "0"], "--threads");
+    refused_saying(&["stress", "--rounds", "0"], "--rounds");
+    refused_saying(&["stress", "--threads", "99999999999"], "--threads");
+    refused_saying(&["occupancy", "--fill", "101"], "--fill");
+    refused_saying(&["occupancy", "--workload", "nonsense"], "possible values");
+    refused_saying(&["replay", "trace", "--lanes", "33"], "--lanes");
+    refused_saying(&["replay", "trace", "--copies", "0"], "--copies");
+    refused_saying(&["replay", "trace", "--windows", "0"], "--windows");
+    refused_saying(&["replay"], "<TRACE>");
+    refused_saying(&["nonsense"], "nonsense");
+    refused_saying(&["info", "--nonsense"], "--nonsense");
+}
+
+#[test]
+fn heaps_that_cannot_be_are_refused() {
+    for subcommand in ["stress", "occupancy"] {
+        refused_saying(
+            &[subcommand, "--device", "cpu", "--heap", "0"],
+            "the smallest has",
+        );
+        refused_saying(
+            &[subcommand, "--device", "cpu", "--heap", "1KiB"],
+            "the smallest has",
+        );
+        refused_saying(&[subcommand, "--device", "cpu", "--heap", "4TiB"], "free");
+        refused_saying(
+            &[subcommand, "--device", "cpu", "--heap", "5TiB"],
+            "the largest has",
+        );
+    }
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused() {
+    for subcommand in ["stress", "occupancy"] {
+        for (least, most) in [("2KiB", "1KiB"), ("0", "64")] {
+            let options = [subcommand, "--least", least, "--most", most];
+            refused_saying(&[&options[..], &SMALL].concat(), "at most the largest");
+        }
+        let options = [subcommand, "--most", "9MiB"];
+        refused_saying(&[&options[..], &SMALL].concat(), "heap");
+    }
+    let options = ["stress", "uniform", "--threads", "4294967295"];
+    refused(&[&options[..], &SMALL].concat());
+}
+
+#[test]
+fn traces_that_make_no_sense_are_refused() {
+    let replay = |trace: &str, words| {
+        refused_saying(&[&["replay", trace][..], &SMALL].concat(), words);
+    };
+    replay("/nowhere/trace.csv", "cannot open");
+    replay(env!("CARGO_MANIFEST_DIR"), "error: ");
+    replay(&file("empty.csv", b""), "not a trace");
+    replay(&file("garbage.bin", &[0xff; 1000]), "not a trace");
+    let shipped = std::fs::read(shipped_trace()).expect("the trace is shipped");
+    replay(
+        &file("short.sctrace", &shipped[..shipped.len() / 2]),
+        "error: ",
+    );
+    let header = "thread,operation,id,size,alignment\n";
+    let bad = format!("{header}0,malloc,1,many,16\n");
+    replay(&file("bad-line.csv", bad.as_bytes()), "line 2");
+    let bad = format!("{header}0,free,1,,\n");
+    replay(&file("bad-free.csv", bad.as_bytes()), "line 2");
+    let trace = shipped_trace();
+    let options = [
+        "replay",
+        &trace,
+        "--device",
+        "cpu",
+        "--copies",
+        "4294967295",
+    ];
+    refused_saying(&options, "copies");
+}
+
+#[test]
+fn help_has_examples() {
+    let head = printed(&["--help"]);
+    for subcommand in ["info", "stress", "occupancy", "replay"] {
+        assert!(head.contains(subcommand), "{head}");
+    }
+    for subcommand in ["stress", "occupancy", "replay"] {
+        let help = printed(&[subcommand, "--help"]);
+        for words in ["Examples:", "--device", "--heap", "--seed", "--json"] {
+            assert!(help.contains(words), "{words} in {help}");
+        }
+    }
+    assert_eq!(
+        printed(&["--version"]).trim(),
+        concat!("scatterheap ", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    use std::process::Stdio;
+    let mut command = command(&[&["occupancy", "--json"][..], &SMALL].concat());
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(text(&output.stderr), "");
+    assert!(output.status.success());
+}
