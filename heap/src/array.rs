@@ -47,6 +47,12 @@ impl<T> Array<T> {
     }
 }
 
+impl<T> core::fmt::Debug for Array<T> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(formatter, "Array({:#x})", self.0)
+    }
+}
+
 // SAFETY: an `Array` is one u64; any value is an address, dereferenced only by unsafe code.
 unsafe impl<T> bytemuck::Zeroable for Array<T> {}
 // SAFETY: as above; no padding, no interior mutability of its own.

@@ -54,6 +54,18 @@ pub const fn slot_bytes(class: u32) -> u32 {
     multiplier << shift
 }
 
+/// Binary logarithm of a power of two that is at least the slot size, and less than twice of it
+/// above 256 bytes.
+#[inline(always)]
+#[must_use]
+pub const fn slot_log2(class: u32) -> u32 {
+    if class < FINE_CLASSES {
+        8
+    } else {
+        9 + ((class - FINE_CLASSES) >> 3)
+    }
+}
+
 /// `ceil(2^32 / multiplier)`, by which [`divide`] divides by multiplication.
 #[must_use]
 #[allow(

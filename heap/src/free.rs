@@ -26,13 +26,13 @@ impl Heap {
         }
         let address = pointer as u64;
         let Some((page, entry)) = self.look_up(address) else {
-            self.report_misuse(Misuse::Foreign, address);
+            self.resident().report_misuse(Misuse::Foreign, address);
             return;
         };
         match entry.kind() {
             Kind::Slab => self.free_slot(page, entry, address),
-            Kind::Run => self.free_run(page, entry, address),
-            Kind::Blank => self.report_misuse(Misuse::NotAllocated, address),
+            Kind::Run => self.resident().free_run(page, entry, address),
+            Kind::Blank => self.resident().report_misuse(Misuse::NotAllocated, address),
         }
     }
 
@@ -81,12 +81,16 @@ impl Heap {
                 self.release(head, entry, taken.count_ones());
             }
             if bits.count_ones() < group.count_ones() {
-                self.report_repeats(group.count_ones() - bits.count_ones(), slot, address);
+                self.resident().report_repeats(
+                    group.count_ones() - bits.count_ones(),
+                    slot,
+                    address,
+                );
             }
         }
         taken = warp::shuffle(active, taken, leader);
         if taken & bit == 0 && slot.is_some() {
-            self.report_misuse(Misuse::NotAllocated, address);
+            self.resident().report_misuse(Misuse::NotAllocated, address);
         }
     }
 

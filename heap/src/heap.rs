@@ -1,4 +1,4 @@
-//! The head of a heap: where everything is.
+//! A heap, and the head of its metadata: where everything is.
 //!
 //! A heap is two pieces of device memory: *metadata*, which begins with this head, and the user's
 //! pages. They lie apart, so that a stray write of a user cannot corrupt the allocator, and so
@@ -7,7 +7,7 @@
 
 use crate::array::Array;
 use crate::counters::{ClassCounters, MISUSES, Misuse};
-use crate::layout::{ClassInfo, Layout};
+use crate::layout::{self, ClassInfo, Layout};
 use crate::page_set::PageSet;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
@@ -19,11 +19,16 @@ use simt::thread;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SCTRHEAP");
 
 /// Count the bytes asked for, by class.
-pub const COUNT_BYTES: u32 = 1;
+pub const COUNT_BYTES: u8 = 1;
 
-/// A heap, as it lies at the beginning of its metadata.
-#[repr(C, align(128))]
-#[derive(Clone, Copy, Pod, Zeroable)]
+/// A heap: what the fast paths need, small enough to travel by value.
+///
+/// Pass it to kernels as a part of their arguments: then its fields are read from constant
+/// memory. Read through an address they come from global memory, where every acquire throws the
+/// cached copy away and all threads of the chip ask for the same line again: that alone made
+/// `malloc` four times slower. Copies are the same heap.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Heap {
     pub(crate) base: u64,
     pub(crate) capacity: u64,
@@ -31,15 +36,24 @@ pub struct Heap {
     pub(crate) slabs: Array<SlabState>,
     pub(crate) slot_words: Array<DeviceAtomicU32>,
     pub(crate) stripes: Array<Stripe>,
-    pub(crate) classes: Array<ClassInfo>,
-    pub(crate) page_shift: u32,
+    core: Array<Core>,
     pub(crate) largest_slot: u32,
-    pub(crate) stripe_count: u32,
-    pub(crate) flags: u32,
+    pub(crate) page_shift: u8,
+    stripes_log2: u8,
+    stripe_budget_log2: u8,
+    pub(crate) flags: u8,
+}
+
+/// The head of the metadata: the heap itself, and what only the slow paths and the host need.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub struct Core {
+    heap: Heap,
+    magic: u64,
     globals: Array<Globals>,
     counters: Array<ClassCounters>,
     sets: Array<PageSet>,
-    magic: u64,
+    classes: Array<ClassInfo>,
     layout: Layout,
     padding: [u64; 4],
 }
@@ -47,8 +61,6 @@ pub struct Heap {
 /// What changes and belongs to no class and no page.
 #[repr(C)]
 pub struct Globals {
-    /// Raised whenever memory became findable: pages freed, a slab listed, a stripe refilled.
-    pub epoch: Padded,
     /// Stripes that have a slab.
     pub installed: Padded,
     /// Refused frees by [`Misuse`].
@@ -66,7 +78,6 @@ impl Globals {
     #[must_use]
     pub fn zero() -> Self {
         Self {
-            epoch: Padded(DeviceAtomicU32::new(0)),
             installed: Padded(DeviceAtomicU32::new(0)),
             misuses: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
             first_misused: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
@@ -74,43 +85,47 @@ impl Globals {
     }
 }
 
-impl Heap {
+impl Core {
     /// The head of a heap of shape `layout` whose metadata is to begin at address `metadata` and
     /// whose pages begin at address `base`. `flags` is 0 or [`COUNT_BYTES`].
     #[must_use]
-    pub fn new(layout: Layout, metadata: u64, base: u64, flags: u32) -> Self {
+    pub fn new(layout: Layout, metadata: u64, base: u64, flags: u8) -> Self {
         let at = |offset| metadata + offset;
         Self {
-            base,
-            capacity: layout.capacity,
-            entries: Array::new(at(layout.offsets.entries)),
-            slabs: Array::new(at(layout.offsets.slabs)),
-            slot_words: Array::new(at(layout.offsets.slot_words)),
-            stripes: Array::new(at(layout.offsets.stripes)),
-            classes: Array::new(at(layout.offsets.classes)),
-            page_shift: layout.page_shift,
-            largest_slot: layout.largest_slot,
-            stripe_count: layout.stripes,
-            flags,
+            heap: Heap {
+                base,
+                capacity: layout.capacity,
+                entries: Array::new(at(layout.offsets.entries)),
+                slabs: Array::new(at(layout.offsets.slabs)),
+                slot_words: Array::new(at(layout.offsets.slot_words)),
+                stripes: Array::new(at(layout.offsets.stripes)),
+                core: Array::new(metadata),
+                largest_slot: layout.largest_slot,
+                page_shift: byte(layout.page_shift),
+                stripes_log2: byte(layout.stripes.ilog2()),
+                stripe_budget_log2: byte(layout.stripe_budget_log2()),
+                flags,
+            },
+            magic: MAGIC,
             globals: Array::new(at(layout.offsets.globals)),
             counters: Array::new(at(layout.offsets.counters)),
             sets: Array::new(at(layout.offsets.sets)),
-            magic: MAGIC,
+            classes: Array::new(at(layout.offsets.classes)),
             layout,
             padding: [0; 4],
         }
     }
 
-    /// The heap at an address.
-    ///
-    /// # Safety
-    ///
-    /// A heap initialised for this device must begin at `address`, and outlive `'a`.
-    #[inline(always)]
+    /// The heap.
     #[must_use]
-    pub unsafe fn at<'a>(address: u64) -> &'a Self {
-        // SAFETY: as the caller promises.
-        unsafe { &*(address as *const Self) }
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Whether the head is one of ours.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.magic == MAGIC
     }
 
     /// Shape of the heap.
@@ -118,11 +133,54 @@ impl Heap {
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
+}
 
-    /// Whether the head is one of ours.
+/// A logarithm or flags as a byte.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "logarithms of 64-bit numbers"
+)]
+fn byte(number: u32) -> u8 {
+    number as u8
+}
+
+impl Heap {
+    /// The heap at an address.
+    ///
+    /// # Safety
+    ///
+    /// A heap initialised for this device must lie at `address` (its metadata begin with it),
+    /// and outlive `'a`.
+    #[inline(always)]
     #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.magic == MAGIC
+    pub unsafe fn at<'a>(address: u64) -> &'a Self {
+        // SAFETY: as the caller promises.
+        unsafe { &*(address as *const Self) }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        // SAFETY: the metadata of a heap begin with its core and live as long as it does.
+        unsafe { self.core.get(0) }
+    }
+
+    /// The heap in its metadata: what slow paths get, so that a heap that came by value stays in
+    /// constant memory or registers.
+    #[inline(always)]
+    pub(crate) fn resident<'a>(&self) -> &'a Self {
+        // SAFETY: as for `core`; the core begins with the heap.
+        unsafe { &self.core.get(0).heap }
+    }
+
+    /// Address of the metadata.
+    #[must_use]
+    pub fn metadata(&self) -> u64 {
+        self.core.pointer(0) as u64
+    }
+
+    /// Shape of the heap.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.core().layout
     }
 
     /// Address of the first page.
@@ -133,7 +191,7 @@ impl Heap {
 
     /// Flags given at creation.
     #[must_use]
-    pub fn flags(&self) -> u32 {
+    pub fn flags(&self) -> u8 {
         self.flags
     }
 
@@ -152,22 +210,22 @@ impl Heap {
 
     pub(crate) fn globals(&self) -> &Globals {
         // SAFETY: the arrays of a heap are initialised and live as long as it does.
-        unsafe { self.globals.get(0) }
+        unsafe { self.core().globals.get(0) }
     }
 
     pub(crate) fn counters(&self, class: u32) -> &ClassCounters {
         // SAFETY: as for `globals`; there is one more than there are classes.
-        unsafe { self.counters.get(class) }
+        unsafe { self.core().counters.get(class) }
     }
 
     /// Counters of the requests for runs of pages.
     pub(crate) fn run_counters(&self) -> &ClassCounters {
-        self.counters(self.layout.class_count)
+        self.counters(self.layout().class_count)
     }
 
     pub(crate) fn class_info(&self, class: u32) -> ClassInfo {
         // SAFETY: as for `globals`; every class below the count has one.
-        *unsafe { self.classes.get(class) }
+        *unsafe { self.core().classes.get(class) }
     }
 
     /// Entry of a page below the page count.
@@ -181,14 +239,14 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
         // SAFETY: as for `globals`.
-        unsafe { self.stripes.get(class * self.stripe_count + index) }
+        unsafe { self.stripes.get((class << self.stripes_log2) + index) }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`.
     #[inline(always)]
     pub(crate) fn slot_word_index(&self, head: u32, slot: u32) -> u32 {
         // A page of 2^n bytes has 2^n / 16 bits, that is 2^(n - 9) words.
-        (head << (self.page_shift - 9)) + (slot >> 5)
+        (head << (u32::from(self.page_shift) - 9)) + (slot >> 5)
     }
 
     #[inline(always)]
@@ -199,7 +257,7 @@ impl Heap {
 
     fn set(&self, index: u32) -> &PageSet {
         // SAFETY: as for `globals`.
-        unsafe { self.sets.get(index) }
+        unsafe { self.core().sets.get(index) }
     }
 
     /// The free pages.
@@ -218,15 +276,15 @@ impl Heap {
         self.base + (u64::from(page) << self.page_shift)
     }
 
-    /// Says that memory became findable: see [`Globals::epoch`].
-    pub(crate) fn raise_epoch(&self) {
-        // Release: who sees the new epoch sees what was made findable before.
-        self.globals().epoch.0.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn epoch(&self) -> u32 {
-        // Acquire: pairs with `raise_epoch`.
-        self.globals().epoch.0.load(Ordering::Acquire)
+    /// Stripes of a class in use, less one.
+    #[inline(always)]
+    pub(crate) fn stripe_mask(&self, class: u32) -> u32 {
+        layout::stripe_mask(
+            class,
+            u32::from(self.page_shift),
+            u32::from(self.stripes_log2),
+            u32::from(self.stripe_budget_log2),
+        )
     }
 
     /// Counts a refused free.

@@ -49,7 +49,7 @@ impl Heap {
     /// meanwhile.
     pub unsafe fn initialise(&self, share: Share) {
         let layout = self.layout();
-        let metadata = core::ptr::from_ref(self) as u64;
+        let metadata = self.metadata();
         let at = |offset| metadata + offset;
         let offsets = &layout.offsets;
         let classes = u64::from(layout.class_count);

@@ -15,13 +15,13 @@ use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 
 /// Pages of a heap at most.
-pub const MAX_PAGES: u32 = 1 << 17;
+pub const MAX_PAGES: u32 = 1 << 15;
 /// Smallest page size in bytes.
 pub const MIN_PAGE_BYTES: u64 = 1 << 10;
 /// Smallest capacity in bytes.
 pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
-/// Largest capacity in bytes (4 TiB: slot bitmap words are counted in 32 bits).
-pub const MAX_CAPACITY: u64 = 1 << 42;
+/// Largest capacity in bytes (1 TiB: words of the slots' bitmap are counted in 32 bits).
+pub const MAX_CAPACITY: u64 = 1 << 40;
 /// Slabs have at most `2^MAX_ORDER` pages: one word of the free set.
 pub const MAX_ORDER: u32 = 6;
 /// Stripes of a class at most.
@@ -32,6 +32,29 @@ const WISHED_SLOTS: u64 = 8;
 pub const MAX_SLOTS: u64 = 1 << 16;
 /// Each array begins at a multiple of this, the size of two L2 lines.
 const ARRAY_ALIGNMENT: u64 = 256;
+
+/// The usual slabs of all stripes of a class take at most this share of the heap.
+const STRIPES_SHARE: u64 = 256;
+
+/// Stripes of a class in use, less one: as many as the heap has, if their usual slabs fit the
+/// budget. From logarithms alone, since every `malloc` asks.
+#[inline(always)]
+#[must_use]
+pub const fn stripe_mask(class: u32, page_shift: u32, stripes_log2: u32, budget_log2: u32) -> u32 {
+    let slots_log2 = class::slot_log2(class) + WISHED_SLOTS.ilog2();
+    let slab_log2 = if slots_log2 > page_shift {
+        slots_log2
+    } else {
+        page_shift
+    };
+    let fitting = budget_log2.saturating_sub(slab_log2);
+    let log2 = if fitting < stripes_log2 {
+        fitting
+    } else {
+        stripes_log2
+    };
+    (1 << log2) - 1
+}
 
 /// Shape of a heap. Plain old data, computed alike by the host and the device.
 #[repr(C)]
@@ -87,14 +110,14 @@ pub struct Offsets {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct ClassInfo {
-    /// Stripes in use, less one.
-    pub stripe_mask: u32,
     /// Smallest order at which a slab has a slot at all.
     pub least_order: u32,
     /// Order that slabs have at least, while there are pages enough.
     pub usual_order: u32,
     /// Largest order of its slabs.
     pub largest_order: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 /// Why a heap cannot have the capacity asked for.
@@ -163,8 +186,8 @@ impl Layout {
         let classes = u64::from(self.class_count);
         let pages = u64::from(self.page_count);
         let sets = u64::from(self.set_count());
-        // The heap's own head comes first.
-        let mut cursor = Cursor(size_of::<crate::Heap>() as u64);
+        // The core comes first.
+        let mut cursor = Cursor(size_of::<crate::Core>() as u64);
         self.offsets = Offsets {
             globals: cursor.array::<Globals>(1),
             classes: cursor.array::<ClassInfo>(classes),
@@ -234,14 +257,29 @@ impl Layout {
             .max(1)
             .ilog2()
             .clamp(usual_order, self.max_order);
-        // The usual slabs of all stripes of a class take at most a 128th of the heap.
-        let stripes = (self.capacity / 128 / (self.page_bytes() << usual_order)).max(1);
         ClassInfo {
-            stripe_mask: (1 << stripes.ilog2().min(self.stripes.ilog2())) - 1,
             least_order: order_for(1),
             usual_order,
             largest_order,
+            padding: 0,
         }
+    }
+
+    /// Binary logarithm of the bytes that the usual slabs of all stripes of a class may take.
+    #[must_use]
+    pub fn stripe_budget_log2(&self) -> u32 {
+        (self.capacity / STRIPES_SHARE).max(1).ilog2()
+    }
+
+    /// Stripes of a class in use, less one.
+    #[must_use]
+    pub fn stripe_mask(&self, class: u32) -> u32 {
+        stripe_mask(
+            class,
+            self.page_shift,
+            self.stripes.ilog2(),
+            self.stripe_budget_log2(),
+        )
     }
 }
 

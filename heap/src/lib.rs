@@ -42,10 +42,7 @@ pub mod entry;
 mod free;
 mod heap;
 mod initialise;
-#[cfg(all(
-    feature = "inspect",
-    not(any(loom, shuttle, target_arch = "nvptx64"))
-))]
+#[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
 pub mod inspect;
 pub mod layout;
 mod malloc;
@@ -59,5 +56,5 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
-pub use heap::{COUNT_BYTES, Globals, Heap, MAGIC, Padded};
+pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Padded};
 pub use initialise::Share;

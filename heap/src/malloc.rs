@@ -15,7 +15,10 @@ use crate::heap::{COUNT_BYTES, Heap};
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::atomic::Ordering;
-use simt::warp;
+use simt::{time, warp};
+
+/// Nanoseconds between two attempts to draw.
+const NAP: u32 = 60;
 
 impl Heap {
     /// Allocates `bytes`, aligned to 16 bytes or, for a power of two up to the page size, to that.
@@ -31,7 +34,7 @@ impl Heap {
     pub fn malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
-            return self.malloc_run(bytes, 1);
+            return self.resident().malloc_run(bytes, 1);
         }
         self.malloc_slot(class::class_of(bytes as u32), bytes)
     }
@@ -39,13 +42,14 @@ impl Heap {
     /// Allocates a slot of `class` for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, class: u32, bytes: u64) -> *mut u8 {
+        let mut attempt = 0;
         loop {
             let active = warp::active_mask();
             let group = warp::match_any(active, class);
             let leader = group.trailing_zeros();
             let mut ticket = Ticket(0);
             if warp::lane_id() == leader {
-                ticket = self.draw(class, group.count_ones());
+                ticket = self.draw(class, group.count_ones(), attempt);
             }
             let ticket = Ticket(warp::shuffle_u64(active, ticket.0, leader));
             let block = self.claim(active, group, ticket);
@@ -57,6 +61,13 @@ impl Heap {
             }
             if ticket == Ticket::EXHAUSTED {
                 return ptr::null_mut();
+            }
+            if ticket.left() > 0 {
+                attempt = 0;
+            } else {
+                // Another refills the stripe, or memory is moving.
+                attempt += 1;
+                time::nanosleep(NAP);
             }
         }
     }
@@ -104,7 +115,7 @@ impl Heap {
         let claimed = drawn && bit != 0;
         let failed = warp::ballot(active, drawn && !claimed) & group;
         if failed != 0 && failed.trailing_zeros() == lane {
-            self.give_back_units(ticket, failed.count_ones());
+            self.resident().give_back_units(ticket, failed.count_ones());
         }
         // What the leader's acquire saw, its mates see.
         warp::sync(active);

@@ -3,7 +3,7 @@
 //!
 //! The bits of the lowest level are the truth. Invariants:
 //!
-//! - `count` is at least the number of set bits: it is raised before bits are set, and lowered
+//! - The count is at least the number of set bits: it is raised before bits are set, and lowered
 //!   only after what was taken can be found again elsewhere (in a stripe, say), or is in use. So
 //!   `count == 0` proves that the set is empty *and* that nothing taken from it is in transit.
 //! - The summaries are hints. A summary bit may be set over an empty word for ever, and be clear
@@ -11,7 +11,7 @@
 //!   nothing, where a count that is not zero is followed by a search of every word.
 
 use crate::array::Array;
-use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
+use simt::atomic::{DeviceAtomicU64, Ordering};
 
 /// Pages in one word of the bitmap.
 pub const WORD_PAGES: u32 = 64;
@@ -29,16 +29,18 @@ pub const fn low_bits(count: u32) -> u64 {
 
 /// A set of pages, as it lies in memory: its words and summary are arrays elsewhere.
 ///
-/// Its methods are calls, not inlined, on the GPU: they belong to slow paths, which must not
-/// raise the registers of a kernel that calls `malloc`.
 #[repr(C, align(64))]
 pub struct PageSet {
-    count: DeviceAtomicU32,
-    word_count: u32,
+    /// Members, and raised by [`EPOCH`] whenever memory that the set stands for became findable.
+    state: DeviceAtomicU64,
     root: DeviceAtomicU64,
     summary: Array<DeviceAtomicU64>,
     words: Array<DeviceAtomicU64>,
+    word_count: u32,
 }
+
+/// One epoch in the state of a set; its count is in the lower half.
+const EPOCH: u64 = 1 << 32;
 
 impl PageSet {
     /// A set of `word_count` words at `words` whose first `pages` pages are members.
@@ -55,11 +57,11 @@ impl PageSet {
         word_count: u32,
     ) -> Self {
         Self {
-            count: DeviceAtomicU32::new(pages),
-            word_count,
+            state: DeviceAtomicU64::new(u64::from(pages)),
             root: DeviceAtomicU64::new(low_bits(pages.div_ceil(WORD_PAGES).div_ceil(WORD_PAGES))),
             summary,
             words,
+            word_count,
         }
     }
 
@@ -83,27 +85,45 @@ impl PageSet {
         unsafe { self.summary.get(index) }
     }
 
+    fn state(&self) -> u64 {
+        // Acquire: whoever sees a lowered count or a new epoch also sees where the pages went.
+        self.state.load(Ordering::Acquire)
+    }
+
     /// Members, and what was taken and is in transit, at least.
     #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
     pub fn count(&self) -> u32 {
-        // Acquire: whoever sees a lowered count also sees where the pages went.
-        self.count.load(Ordering::Acquire)
+        self.state() as u32
+    }
+
+    /// How often memory that the set stands for became findable, modulo 2^32.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+    pub fn epoch(&self) -> u32 {
+        (self.state() >> 32) as u32
     }
 
     /// Announces that `pages` members come.
     pub fn announce(&self, pages: u32) {
         // Relaxed: the bits that follow are set with release.
-        self.count.fetch_add(pages, Ordering::Relaxed);
+        self.state.fetch_add(u64::from(pages), Ordering::Relaxed);
     }
 
     /// Says that `pages` taken members have arrived elsewhere.
     pub fn settle(&self, pages: u32) {
-        // Release: pairs with `count`.
-        self.count.fetch_sub(pages, Ordering::Release);
+        // Release: pairs with `state`.
+        self.state.fetch_sub(u64::from(pages), Ordering::Release);
+    }
+
+    /// Says that memory became findable: members were added, or a stripe got a slab.
+    pub fn raise_epoch(&self) {
+        // Release: pairs with `state`.
+        self.state.fetch_add(EPOCH, Ordering::Release);
     }
 
     /// Adds the announced members `mask` of word `index`.
-    #[inline(never)]
+    #[inline(always)]
     pub fn insert(&self, index: u32, mask: u64) {
         // Release: what was done to these pages before is seen by who takes them.
         if self.word(index).fetch_or(mask, Ordering::Release) == 0 {
@@ -112,7 +132,7 @@ impl PageSet {
     }
 
     /// Sets the summary bits over word `index`.
-    #[inline(never)]
+    #[inline(always)]
     fn raise(&self, index: u32) {
         let (word, bit) = (index / 64, 1 << (index % 64));
         // AcqRel here and in `lower`: of a raise and a lower, the later in the order of changes
@@ -123,7 +143,7 @@ impl PageSet {
     }
 
     /// Clears the summary bits over word `index`, which was seen empty.
-    #[inline(never)]
+    #[inline(always)]
     fn lower(&self, index: u32) {
         let (word, bit) = (index / 64, 1 << (index % 64));
         let left = self.summary(word).fetch_and(!bit, Ordering::AcqRel) & !bit;
@@ -138,7 +158,7 @@ impl PageSet {
     }
 
     /// Takes the member `page`; false if it is none. The taker owes a [`settle`](Self::settle).
-    #[inline(never)]
+    #[inline(always)]
     #[must_use]
     pub fn remove(&self, page: u32) -> bool {
         let (index, bit) = (page / WORD_PAGES, 1 << (page % WORD_PAGES));
@@ -156,7 +176,7 @@ impl PageSet {
     /// # Errors
     ///
     /// The word found, when not all of `mask` was there.
-    #[inline(never)]
+    #[inline(always)]
     pub fn take(&self, index: u32, mask: u64) -> Result<(), u64> {
         let word = self.word(index);
         let mut seen = word.load(Ordering::Relaxed);
@@ -177,7 +197,7 @@ impl PageSet {
 
     /// The first word at or after `from` that the summaries show to have members.
     #[must_use]
-    #[inline(never)]
+    #[inline(always)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
         if from >= self.word_count {
             return None;
@@ -203,7 +223,7 @@ impl PageSet {
     /// round; 0 if they show none. Searchers with different `skip` start apart, yet all near the
     /// front.
     #[must_use]
-    #[inline(never)]
+    #[inline(always)]
     pub fn nth_word(&self, skip: u32) -> u32 {
         let root = self.root.load(Ordering::Relaxed);
         let mut left = skip;

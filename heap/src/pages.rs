@@ -49,7 +49,7 @@ fn block_starts(word: u64, order: u32) -> u64 {
 }
 
 /// Takes an aligned block of `2^order` pages from one word.
-#[inline(never)]
+#[inline(always)]
 fn take_block(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
     let mut word = pages.word(index).load(Ordering::Relaxed);
     loop {
@@ -67,29 +67,25 @@ fn take_block(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
 
 impl Heap {
     /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
-    /// Callers with different `scatter` try different blocks first.
+    /// Callers with different `skip` try different words first.
     #[inline(never)]
-    pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
+    pub(crate) fn take_block(&self, order: u32, skip: u32) -> Option<u32> {
         let pages = self.free_pages();
-        let start = pages.nth_word(scatter >> (6 - order));
-        let mut from = start;
-        while let Some(index) = pages.next_word(from) {
-            if let Some(page) = take_block(pages, index, order) {
-                return Some(page);
+        let start = pages.nth_word(skip);
+        let (mut from, mut end) = (start, pages.word_count());
+        loop {
+            match pages.next_word(from) {
+                Some(index) if index < end => {
+                    if let Some(page) = take_block(pages, index, order) {
+                        return Some(page);
+                    }
+                    from = index + 1;
+                }
+                // Once more from the front, up to where the search began.
+                _ if end > start && start > 0 => (from, end) = (0, start),
+                _ => return None,
             }
-            from = index + 1;
         }
-        from = 0;
-        while let Some(index) = pages.next_word(from) {
-            if index >= start {
-                return None;
-            }
-            if let Some(page) = take_block(pages, index, order) {
-                return Some(page);
-            }
-            from = index + 1;
-        }
-        None
     }
 
     /// Takes an aligned block of `2^order` pages, looking at every word.
@@ -128,7 +124,7 @@ impl Heap {
                         return Found(first);
                     }
                     clashed = true;
-                    self.raise_epoch();
+                    pages.raise_epoch();
                 }
             }
             if !clashed {
@@ -144,7 +140,7 @@ impl Heap {
         let pages = self.free_pages();
         pages.announce(length);
         for_each_word(first, length, |index, mask| pages.insert(index, mask));
-        self.raise_epoch();
+        pages.raise_epoch();
     }
 }
 
@@ -160,7 +156,7 @@ fn for_each_word(first: u32, length: u32, mut act: impl FnMut(u32, u64)) {
 }
 
 /// Takes all pages of a run, or none and false.
-#[inline(never)]
+#[inline(always)]
 fn claim_run(pages: &PageSet, first: u32, length: u32) -> bool {
     let mut claimed = 0;
     let mut failed = false;
@@ -180,22 +176,18 @@ fn claim_run(pages: &PageSet, first: u32, length: u32) -> bool {
 /// A search for a run of free pages.
 struct RunSearch {
     length: u32,
-    /// First pages must be `phase` modulo `step`.
-    step: u32,
-    phase: u32,
+    /// First pages must be `phase` modulo `step`, a power of two.
+    step: u64,
+    phase: u64,
     /// Free pages seen in the last search, as far as it went.
     seen: u32,
 }
 
 impl RunSearch {
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a step is at most the page count, or 2^31"
-    )]
     fn new(heap: &Heap, length: u32, alignment: u64) -> Self {
-        let step = (alignment >> heap.page_shift).clamp(1, 1 << 31) as u32;
+        let step = (alignment >> heap.page_shift).max(1);
         // Pages from an aligned address on to the base.
-        let behind = (heap.base >> heap.page_shift) as u32 & (step - 1);
+        let behind = heap.base >> heap.page_shift & (step - 1);
         Self {
             length,
             step,
@@ -204,9 +196,15 @@ impl RunSearch {
         }
     }
 
-    /// First page at or after `page` where a run may begin.
+    /// First page at or after `page` where a run may begin, if there can be one.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "larger than any page is as good"
+    )]
     fn align(&self, page: u32) -> u32 {
-        page + (self.phase.wrapping_sub(page) & (self.step - 1))
+        let page = u64::from(page);
+        let aligned = page + (self.phase.wrapping_sub(page) & (self.step - 1));
+        aligned.min(u64::from(u32::MAX)) as u32
     }
 
     /// Finds free pages in words `from..to`; they may be gone when they are claimed.

@@ -1,7 +1,7 @@
 //! Finding a slab for a stripe that ran out.
 //!
 //! The crosser of a stripe lets go of the old slab, finds another, and publishes it; the others
-//! wait briefly for that, and then help themselves elsewhere (see [`crate::scavenge`]).
+//! try again for a while, and then help themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::heap::{Heap, own_stripe};
 use crate::layout::ClassInfo;
@@ -11,16 +11,13 @@ use crate::slab::Slab;
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
-use simt::time;
 
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 4;
 /// A class's slabs grow until all stripes that have one could get this many more.
-const SLABS_TO_COME: u32 = 4;
-/// A stripe's crosser is waited for this many times.
-const PATIENCE: u32 = 200;
-/// For about this many nanoseconds each time.
-const NAP: u32 = 50;
+const SLABS_TO_COME: u32 = 2;
+/// Attempts after which a group looks elsewhere than at its stripe, which another refills.
+const PATIENCE: u32 = 100;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 const MAX_DENSITY: u32 = 5;
 
@@ -58,49 +55,58 @@ impl Search {
 }
 
 impl Heap {
-    /// Draws `count` units from a stripe's class for a group of lanes: the word before, of which
-    /// the units from `left - count` up are the group's. A word with no units left means: draw
-    /// again; [`Ticket::EXHAUSTED`]: there are none.
+    /// Draws `count` units from a stripe of a class for a group of lanes: the word before, of
+    /// which the units from `left - count` up are the group's. A word with no units left means:
+    /// draw again, as attempt `attempt + 1`; [`Ticket::EXHAUSTED`]: there are none.
+    ///
+    /// It never waits: the other lanes of the warp wait for it.
     #[inline(always)]
-    pub(crate) fn draw(&self, class: u32, count: u32) -> Ticket {
-        let index = own_stripe() & self.class_info(class).stripe_mask;
+    pub(crate) fn draw(&self, class: u32, count: u32, attempt: u32) -> Ticket {
+        let index = own_stripe() & self.stripe_mask(class);
         let stripe = self.stripe(class, index);
-        let before = stripe.draw(count);
-        if before.left() >= count.cast_signed() {
-            before
-        } else {
-            self.draw_beyond(class, count, index, before)
+        if attempt == 0 {
+            let before = stripe.draw(count);
+            if before.left() >= count.cast_signed() {
+                return before;
+            }
+            return self
+                .resident()
+                .draw_beyond(class << 16 | index, count, before, 0);
         }
+        let seen = stripe.look();
+        self.resident()
+            .draw_beyond(class << 16 | index, count, seen, attempt)
     }
 
-    /// The rest of [`draw`](Self::draw) for a group that did not get all it drew.
+    /// The rest of [`draw`](Self::draw) for a group that did not get all it drew (attempt 0,
+    /// `word` is what it drew from), or comes again (`word` is what it sees now).
     #[cold]
     #[inline(never)]
-    fn draw_beyond(&self, class: u32, count: u32, index: u32, before: Ticket) -> Ticket {
+    fn draw_beyond(&self, place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket {
+        let (class, index) = (place >> 16, place & 0xffff);
         let stripe = self.stripe(class, index);
-        if before.left() < 0 {
-            if wait_for_crosser(stripe) {
-                return Ticket::empty(class);
+        let mut before = word;
+        if attempt != 0 && word.left() >= 0 {
+            before = stripe.draw(count);
+            if before.left() >= count.cast_signed() {
+                return before;
             }
-        } else if self.refill(class, stripe, before) || before.left() > 0 {
-            return before;
+        }
+        if before.left() >= 0 {
+            if self.refill(stripe, before) || before.left() > 0 {
+                return before;
+            }
+        } else if attempt < PATIENCE {
+            return Ticket::empty(class);
         }
         self.scavenge(class, count)
-    }
-
-    /// Draws from any stripe; refills it as its crosser, if it falls to the caller.
-    pub(crate) fn draw_here(&self, class: u32, count: u32, stripe: &Stripe) -> Ticket {
-        let before = stripe.draw(count);
-        if (0..count.cast_signed()).contains(&before.left()) {
-            self.refill(class, stripe, before);
-        }
-        before
     }
 
     /// The crosser's duty: replaces the slab of the stripe, whose word was `before`. False if
     /// there is none to be had; the stripe is empty then.
     #[inline(never)]
-    fn refill(&self, class: u32, stripe: &Stripe, before: Ticket) -> bool {
+    pub(crate) fn refill(&self, stripe: &Stripe, before: Ticket) -> bool {
+        let class = before.class();
         let globals = self.globals();
         if before.has_slab() {
             self.uninstall(ticket_slab(before), 0);
@@ -115,7 +121,7 @@ impl Heap {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
             stripe.publish(ticket.following(before));
-            self.raise_epoch();
+            self.listed(class).raise_epoch();
             self.settle(obtained, slab);
             return true;
         }
@@ -161,13 +167,12 @@ impl Heap {
     #[inline(never)]
     pub(crate) fn obtain(&self, class: u32) -> Search {
         let listed = self.listed(class);
-        let scatter = own_stripe() & self.class_info(class).stripe_mask;
         if listed.count() > 0
-            && let Some(slab) = self.take_listed(class, scatter, PROBES)
+            && let Some(slab) = self.take_listed(class, own_stripe(), PROBES)
         {
             return Search::listed(slab);
         }
-        let pages = self.take_pages(class, scatter);
+        let pages = self.take_pages(class);
         if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
@@ -201,15 +206,14 @@ impl Heap {
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
-    #[inline(never)]
-    fn take_pages(&self, class: u32, scatter: u32) -> Search {
+    fn take_pages(&self, class: u32) -> Search {
         let info = self.class_info(class);
         let count = self.free_pages().count();
         if count >= 1 << info.least_order {
             let mut order = self.wished_order(info, count) + 1;
             while order > info.least_order {
                 order -= 1;
-                if let Some(page) = self.take_block(order, scatter) {
+                if let Some(page) = self.take_block(order, self.skip(class, order)) {
                     return self.make_slab(page, class, order);
                 }
             }
@@ -221,6 +225,17 @@ impl Heap {
             None if count >= 1 << info.least_order => Search::FRAGMENTED,
             None => Search::EXHAUSTED,
         }
+    }
+
+    /// Words of the free set to skip: the searchers of all stripes spread over as many words as
+    /// they need in all, from the front on.
+    fn skip(&self, class: u32, order: u32) -> u32 {
+        // Relaxed: a hint.
+        let stripes = self.globals().installed.0.load(Ordering::Relaxed);
+        let words = ((stripes << order) / WORD_PAGES).max(1);
+        let place = own_stripe().wrapping_mul(0x9e37_79b9) ^ class.wrapping_mul(0x85eb_ca6b);
+        // The upper half of the product: place / 2^32 * words.
+        ((u64::from(place) * u64::from(words)) >> 32) as u32
     }
 
     /// Order that a new slab should have while `count` pages are free.
@@ -244,20 +259,4 @@ impl Heap {
 /// The slab of a ticket that has one.
 pub(crate) fn ticket_slab(ticket: Ticket) -> Slab {
     Slab::new(ticket.page(), ticket.class(), ticket.order())
-}
-
-/// Waits until a stripe has units again; false if it takes long, or its refill failed.
-#[inline(never)]
-fn wait_for_crosser(stripe: &Stripe) -> bool {
-    for _ in 0..PATIENCE {
-        let ticket = stripe.look();
-        if ticket.left() > 0 {
-            return true;
-        }
-        if ticket.left() == 0 {
-            return false;
-        }
-        time::nanosleep(NAP);
-    }
-    false
 }

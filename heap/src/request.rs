@@ -15,7 +15,9 @@ impl Heap {
     #[must_use]
     pub fn calloc(&self, count: u64, size: u64) -> *mut u8 {
         let Some(bytes) = count.checked_mul(size) else {
-            self.run_counters().count_failures(Failure::Impossible, 1);
+            self.resident()
+                .run_counters()
+                .count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
         };
         let block = self.malloc(bytes);
@@ -38,7 +40,7 @@ impl Heap {
         }
         match self.aligned_class(bytes, alignment) {
             Some(class) => self.malloc_slot(class, bytes),
-            None => self.malloc_run(bytes, alignment),
+            None => self.resident().malloc_run(bytes, alignment),
         }
     }
 
@@ -53,7 +55,7 @@ impl Heap {
             return None;
         }
         // A power of two follows within an octave, and serves every smaller alignment.
-        (class::class_of(least as u32)..self.layout().class_count)
+        (class::class_of(least as u32)..=class::class_of(self.largest_slot))
             .find(|class| u64::from(class::slot_bytes(*class)) & (alignment - 1) == 0)
     }
 
@@ -105,7 +107,8 @@ impl Heap {
         }
         let usable = self.usable_size(pointer);
         if usable == 0 {
-            self.report_misuse(Misuse::NotAllocated, pointer as u64);
+            self.resident()
+                .report_misuse(Misuse::NotAllocated, pointer as u64);
             return ptr::null_mut();
         }
         if bytes <= usable && usable - bytes <= usable / 2 {

@@ -48,7 +48,7 @@ impl Heap {
 
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
         loop {
-            let epoch = self.epoch();
+            let epoch = self.free_pages().epoch();
             let found = self.take_run(length, alignment, self.run_start(length));
             if let Some(first) = found.page() {
                 return Ok(first);
@@ -57,7 +57,7 @@ impl Heap {
                 if self.reclaim_idle() {
                     continue;
                 }
-                if self.epoch() == epoch {
+                if self.free_pages().epoch() == epoch {
                     return Err(if self.free_pages().count() >= length {
                         Failure::Fragmented
                     } else {

@@ -4,19 +4,16 @@
 //! A request that ends here looks at each place where a slot of its class can be: the class's
 //! stripes, its listed slabs, the free pages, then slabs of any class that stripes hold without a
 //! block in them, and at last the slots of larger classes. Because memory moves while it looks,
-//! "nothing" counts only if the epoch did not change meanwhile, no stripe was between two slabs,
-//! and nothing taken was on its way (the sets' counts say so). Otherwise it looks again: it waits
-//! for others to get on, never for a lock.
+//! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs, and
+//! nothing taken was on its way (the sets' counts say so). Otherwise the caller comes again: it
+//! waits for others to get on, never for a lock, and never where other lanes wait for it.
 
 use crate::counters::Failure;
 use crate::heap::{Heap, own_stripe};
 use crate::refill::{Search, ticket_slab};
+use crate::slab::Slab;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
-use simt::time;
-
-/// Nanoseconds between two looks.
-const NAP: u32 = 200;
 
 /// What one look at the places of a class gave: a ticket, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,36 +33,45 @@ impl Look {
 }
 
 impl Heap {
-    /// A ticket with at least one and at most `count` units of `class` or a larger one, or
-    /// [`Ticket::EXHAUSTED`], which is counted.
+    /// One look everywhere: a ticket with at least one and at most `count` units of `class` or a
+    /// larger one; an empty ticket, if memory was moving; or [`Ticket::EXHAUSTED`], which is
+    /// counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn scavenge(&self, class: u32, count: u32) -> Ticket {
-        loop {
-            let epoch = self.epoch();
-            let look = self.look(class, count);
+        let epoch = self.epochs(class);
+        let look = self.look(class, count);
+        if let Some(ticket) = look.ticket() {
+            return ticket;
+        }
+        if self.reclaim_idle() {
+            return Ticket::empty(class);
+        }
+        let mut settled = look != Look::UNSETTLED;
+        for larger in class + 1..self.layout().class_count {
+            let look = self.look_at_larger(larger, count);
             if let Some(ticket) = look.ticket() {
                 return ticket;
             }
-            if self.reclaim_idle() {
-                continue;
-            }
-            let larger = self.look_at_larger(class, count);
-            if let Some(ticket) = larger.ticket() {
-                return ticket;
-            }
-            let settled = look != Look::UNSETTLED && larger != Look::UNSETTLED;
-            if settled && self.epoch() == epoch {
-                let failure = if look == Look::FRAGMENTED {
-                    Failure::Fragmented
-                } else {
-                    Failure::Exhausted
-                };
-                self.counters(class).count_failures(failure, count);
-                return Ticket::EXHAUSTED;
-            }
-            time::nanosleep(NAP);
+            settled &= look != Look::UNSETTLED;
         }
+        if !settled || self.epochs(class) != epoch {
+            return Ticket::empty(class);
+        }
+        let failure = if look == Look::FRAGMENTED {
+            Failure::Fragmented
+        } else {
+            Failure::Exhausted
+        };
+        self.counters(class).count_failures(failure, count);
+        Ticket::EXHAUSTED
+    }
+
+    /// A number that changes whenever memory that can serve `class` became findable.
+    fn epochs(&self, class: u32) -> u32 {
+        (class..self.layout().class_count)
+            .map(|class| self.listed(class).epoch())
+            .fold(self.free_pages().epoch(), u32::wrapping_add)
     }
 
     /// Looks at the stripes and slabs of a class, and at the free pages.
@@ -77,14 +83,7 @@ impl Heap {
         }
         let obtained = self.obtain(class);
         if let Some(slab) = obtained.slab() {
-            let ticket = self.ticket_for(slab);
-            let units = count.min(ticket.left().cast_unsigned());
-            if self.reserve(slab, units) {
-                self.list_obtained(obtained, slab);
-            } else {
-                self.settle(obtained, slab);
-            }
-            return Look(ticket.with_left(units.cast_signed()).0);
+            return Look(self.draw_from(obtained, slab, count).0);
         }
         if drawn == Look::UNSETTLED || obtained == Search::UNSETTLED {
             Look::UNSETTLED
@@ -95,29 +94,51 @@ impl Heap {
         }
     }
 
-    /// Looks at the stripes and listed slabs of the classes above `class`.
-    #[inline(never)]
-    fn look_at_larger(&self, class: u32, count: u32) -> Look {
-        let mut result = Look::EXHAUSTED;
-        for larger in class + 1..self.layout().class_count {
-            let mut look = self.draw_anywhere(larger, count);
-            if look == Look::EXHAUSTED && self.listed(larger).count() > 0 {
-                look = self.look(larger, count);
-            }
-            if look.ticket().is_some() {
-                return look;
-            }
-            if look == Look::UNSETTLED {
-                result = look;
-            }
+    /// Draws from an obtained slab, and lists what is left of it.
+    fn draw_from(&self, obtained: Search, slab: Slab, count: u32) -> Ticket {
+        let ticket = self.ticket_for(slab);
+        // Down from a unit that is known to span a free slot: the same units would fail again
+        // and again if nobody else came.
+        let left = (self.last_free_slot(slab) >> ticket.density()) + 1;
+        if self.reserve(slab, count.min(left)) {
+            self.list_obtained(obtained, slab);
+        } else {
+            self.settle(obtained, slab);
         }
-        result
+        ticket.with_left(left.cast_signed())
+    }
+
+    /// The last free slot of an owned slab, or 0.
+    fn last_free_slot(&self, slab: Slab) -> u32 {
+        let slots = self.layout().slots(slab.class(), slab.order());
+        let mut end = slots;
+        while end > 0 {
+            let first = (end - 1) & !31;
+            let inside = u32::MAX >> (32 - (end - first));
+            let word = self.slot_word(self.slot_word_index(slab.page(), first));
+            // Relaxed: a guess, which the claim verifies.
+            let free = !word.load(Ordering::Relaxed) & inside;
+            if free != 0 {
+                return first + 31 - free.leading_zeros();
+            }
+            end = first;
+        }
+        0
+    }
+
+    /// Looks at the stripes and listed slabs of a class above the one asked for.
+    fn look_at_larger(&self, class: u32, count: u32) -> Look {
+        let look = self.draw_anywhere(class, count);
+        if look == Look::EXHAUSTED && self.listed(class).count() > 0 {
+            return self.look(class, count);
+        }
+        look
     }
 
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
     #[inline(never)]
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
-        let mask = self.class_info(class).stripe_mask;
+        let mask = self.stripe_mask(class);
         let mut result = Look::EXHAUSTED;
         for step in 0..=mask {
             let stripe = self.stripe(class, own_stripe().wrapping_add(step) & mask);
@@ -125,14 +146,18 @@ impl Heap {
             if !seen.has_slab() {
                 continue;
             }
-            // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
-            if seen.left() >= 0 {
-                let ticket = self.draw_here(class, count, stripe);
-                if ticket.left() > 0 {
-                    return Look(ticket.0);
-                }
-            }
             result = Look::UNSETTLED;
+            if seen.left() < 0 {
+                continue;
+            }
+            // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
+            let before = stripe.draw(count);
+            if (0..count.cast_signed()).contains(&before.left()) {
+                self.refill(stripe, before);
+            }
+            if before.left() > 0 {
+                return Look(before.0);
+            }
         }
         result
     }
@@ -144,7 +169,7 @@ impl Heap {
         let globals = self.globals();
         let mut found = false;
         for class in 0..self.layout().class_count {
-            for index in 0..=self.class_info(class).stripe_mask {
+            for index in 0..=self.stripe_mask(class) {
                 let stripe = self.stripe(class, index);
                 let seen = stripe.look();
                 if !seen.has_slab() || seen.left() < 0 {

@@ -131,18 +131,11 @@ impl Heap {
         // visible to whoever lowers the use to zero; the acquire half is for that one.
         let before = self.usage(head).fetch_sub(count, Ordering::AcqRel);
         if before & INSTALLED == 0 {
-            self.after_lowering(head, entry, before, count);
+            let slab = Slab::new(head, entry.class(), entry.order());
+            self.resident().change_state(slab, before, before - count);
         }
     }
 
-    /// The rest of [`release`](Self::release) where the slab may change its state.
-    #[inline(never)]
-    fn after_lowering(&self, head: u32, entry: Entry, before: u32, count: u32) {
-        let slab = Slab::new(head, entry.class(), entry.order());
-        self.change_state(slab, before, before - count);
-    }
-
-    #[inline(never)]
     fn lower_usage(&self, slab: Slab, amount: u32) {
         // AcqRel: as in `release`.
         let before = self.usage(slab.page()).fetch_sub(amount, Ordering::AcqRel);
@@ -167,7 +160,6 @@ impl Heap {
     }
 
     /// Puts an owned slab into its class's set.
-    #[inline(never)]
     pub(crate) fn list(&self, slab: Slab) {
         self.listed(slab.class()).announce(1);
         self.relist(slab);
@@ -186,7 +178,7 @@ impl Heap {
     fn insert_listed(&self, slab: Slab) -> bool {
         self.listed(slab.class())
             .insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
-        self.raise_epoch();
+        self.listed(slab.class()).raise_epoch();
         // The last free may have come before the slab could be found. AcqRel on both sides: of
         // this and that free's change of the use, the later sees what came before the other.
         self.usage(slab.page()).fetch_add(0, Ordering::AcqRel) == 0
@@ -194,7 +186,7 @@ impl Heap {
 
     /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and
     /// retires it. It may have been retired and be a new slab of the class by now.
-    #[inline(never)]
+    #[inline(always)]
     fn retire_if_listed(&self, slab: Slab) {
         let listed = self.listed(slab.class());
         while listed.remove(slab.page()) {
@@ -218,7 +210,7 @@ impl Heap {
     }
 
     /// Makes an owned slab without use free pages.
-    #[inline(never)]
+    #[inline(always)]
     fn retire(&self, slab: Slab) {
         for page in slab.page()..slab.page() + slab.pages() {
             // Relaxed: released with the pages.
@@ -227,11 +219,10 @@ impl Heap {
         let pages = self.free_pages();
         pages.announce(slab.pages());
         pages.insert(slab.page() / WORD_PAGES, slab.mask());
-        self.raise_epoch();
+        pages.raise_epoch();
     }
 
     /// Makes pages that the caller took from the free set a slab without use.
-    #[inline(never)]
     pub(crate) fn found_slab(&self, slab: Slab) {
         let entry = Entry::slab(slab.class(), slab.order()).0;
         for page in slab.page()..slab.page() + slab.pages() {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use scatterheap_heap::inspect::{InspectError, LiveBlock, PageUse, Rule, Snapshot};
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::ticket::{NO_PAGE, Ticket};
-use scatterheap_heap::{COUNT_BYTES, Heap};
+use scatterheap_heap::{COUNT_BYTES, Globals, Heap};
 use scatterheap_simt::emulation::{Position, set_position};
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -375,7 +375,7 @@ impl Judge<'_> {
         let classes = u64::from(layout.class_count);
         let (sets, pages) = (classes + 1, u64::from(layout.page_count));
         [
-            (offsets.globals, 384),
+            (offsets.globals, size_of::<Globals>() as u64),
             (offsets.classes, 16 * classes),
             (offsets.counters, 64 * (classes + 1)),
             (offsets.sets, 64 * sets),
@@ -403,11 +403,11 @@ impl Judge<'_> {
         };
         match array {
             // The counter of stripes with a slab; the others are for diagnosis, or padding.
-            0 => found_if((128..132).contains(&byte)),
+            0 => found_if(byte < 4),
             2 => Verdict::Unnoticed,
             3 => match byte % 64 {
                 8..16 => self.root(byte / 64, bit % 512 - 64),
-                within => found_if(within < 32),
+                within => found_if(matches!(within, 0..4 | 16..36)),
             },
             4 => self.summary(bit / 64, bit % 64),
             6 if byte % 128 >= 8 => Verdict::Unnoticed,
@@ -455,7 +455,7 @@ impl Judge<'_> {
     fn stripe(&self, index: u64, bit: u64) -> Verdict {
         let stripes = u64::from(self.layout.stripes);
         let class = u32::try_from(index / stripes).expect("a class");
-        let in_use = index % stripes <= u64::from(self.layout.class_info(class).stripe_mask);
+        let in_use = index % stripes <= u64::from(self.layout.stripe_mask(class));
         let ticket = Ticket(self.word(self.layout.offsets.stripes, 16 * index));
         match bit {
             // The density: any at which the slab has that many units.

@@ -13,10 +13,14 @@ use proptest::prelude::*;
 use scatterheap_heap::array::Array;
 use scatterheap_heap::counters::ClassCounters;
 use scatterheap_heap::layout::{Layout, MIN_CAPACITY};
-use scatterheap_heap::{COUNT_BYTES, Globals, Heap};
+use scatterheap_heap::{COUNT_BYTES, Core, Globals, Heap};
 use scatterheap_simt::atomic::Ordering;
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// What stands in memory that nobody wrote.
 const DIRT: u8 = 0xa5;
@@ -106,6 +110,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn at<T>(&self, offset: u64, index: u32) -> &'a T {
+        // The metadata begin with the heap.
         let metadata = std::ptr::from_ref(self.heap) as u64;
         // SAFETY: the layout says that the array is there, and it is initialised.
         unsafe { Array::<T>::new(metadata + offset).get(index) }
@@ -163,7 +168,7 @@ impl<'a> Shadow<'a> {
             resized: false,
         };
         self.live.insert(pointer as u64, block);
-        self.fill(pointer as u64, block);
+        Self::fill(pointer as u64, block);
     }
 
     fn count_served(&mut self, bytes: u64) {
@@ -181,7 +186,7 @@ impl<'a> Shadow<'a> {
         } else {
             16
         };
-        let _ = natural; let alignment = 16.max(if std::env::var_os("NOALIGN").is_some() {16} else {alignment});
+        let alignment = alignment.max(natural).max(16);
         assert_eq!(
             address % alignment,
             0,
@@ -198,18 +203,18 @@ impl<'a> Shadow<'a> {
         usable
     }
 
-    fn fill(&self, address: u64, block: Block) {
+    fn fill(address: u64, block: Block) {
         for offset in sample(block.bytes) {
             // SAFETY: the block has that many bytes and is ours.
             unsafe {
                 (address as *mut u8)
                     .add(index(offset))
-                    .write(pattern(block.owner, offset))
+                    .write(pattern(block.owner, offset));
             };
         }
     }
 
-    fn check(&self, address: u64, block: Block, bytes: u64) {
+    fn check(address: u64, block: Block, bytes: u64) {
         for offset in sample(block.bytes).filter(|offset| *offset < bytes) {
             // SAFETY: as in `fill`.
             let found = unsafe { (address as *const u8).add(index(offset)).read() };
@@ -262,7 +267,7 @@ impl<'a> Shadow<'a> {
             if length >= needed {
                 let first = page as u64 + 1 - needed;
                 assert!(
-                    (base + (first << shift)) % step != 0,
+                    !(base + (first << shift)).is_multiple_of(step),
                     "NULL for {bytes} bytes aligned to {alignment}, though pages {first} to {page} are free"
                 );
             }
@@ -271,7 +276,7 @@ impl<'a> Shadow<'a> {
 
     fn free(&mut self, address: u64) {
         let block = self.live.remove(&address).expect("live");
-        self.check(address, block, block.bytes);
+        Self::check(address, block, block.bytes);
         assert_eq!(self.heap.usable_size(address as *const u8), block.usable);
         // SAFETY: the block is live and nobody else's.
         unsafe { self.heap.free(address as *mut u8) };
@@ -290,7 +295,7 @@ impl<'a> Shadow<'a> {
     }
 
     fn realloc(&mut self, address: u64, old: Block, bytes: u64) {
-        self.check(address, old, old.bytes);
+        Self::check(address, old, old.bytes);
         // SAFETY: the block is live and nobody else's.
         let pointer = unsafe { self.heap.realloc(address as *mut u8, bytes) };
         if bytes == 0 {
@@ -299,21 +304,21 @@ impl<'a> Shadow<'a> {
             self.freed.push(address);
         } else if pointer.is_null() {
             self.refused(bytes, 1);
-            self.check(address, old, old.bytes);
+            Self::check(address, old, old.bytes);
         } else if pointer as u64 == address {
             assert!(bytes <= old.usable && self.heap.usable_size(pointer) == old.usable);
-            self.check(address, old, bytes);
+            Self::check(address, old, bytes);
             let block = Block {
                 bytes,
                 resized: true,
                 ..old
             };
             self.live.insert(address, block);
-            self.fill(address, block);
+            Self::fill(address, block);
         } else {
             // The old block was live until after the new one was made.
             let usable = self.place(pointer, bytes, 1);
-            self.check(pointer as u64, old, bytes.min(old.bytes));
+            Self::check(pointer as u64, old, bytes.min(old.bytes));
             self.live.remove(&address);
             self.freed.push(address);
             self.count_served(bytes);
@@ -326,7 +331,7 @@ impl<'a> Shadow<'a> {
                 resized: false,
             };
             self.live.insert(pointer as u64, block);
-            self.fill(pointer as u64, block);
+            Self::fill(pointer as u64, block);
         }
     }
 
@@ -345,7 +350,7 @@ impl<'a> Shadow<'a> {
         assert_eq!(self.heap.usable_size(address as *const u8), 0);
         if let Some((begin, block)) = self.owner_of(address) {
             assert_eq!(self.heap.usable_size(begin as *const u8), block.usable);
-            self.check(begin, block, block.bytes);
+            Self::check(begin, block, block.bytes);
         }
     }
 
@@ -365,14 +370,15 @@ impl<'a> Shadow<'a> {
                 }
                 self.admit(pointer, bytes.unwrap_or(u64::MAX), 1);
             }
-            Operation::Realloc(number, bytes) => match self.pick(number) {
-                Some((address, block)) => self.realloc(address, block, bytes),
-                None => {
+            Operation::Realloc(number, bytes) => {
+                if let Some((address, block)) = self.pick(number) {
+                    self.realloc(address, block, bytes);
+                } else {
                     // SAFETY: NULL is a block of no bytes.
                     let pointer = unsafe { self.heap.realloc(std::ptr::null_mut(), bytes) };
                     self.admit(pointer, bytes, 1);
                 }
-            },
+            }
             Operation::Aligned(bytes, shift) => {
                 self.ask(bytes, 1 << shift);
             }
@@ -488,7 +494,7 @@ fn operations(capacity: u64) -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation, 1..300)
 }
 
-fn scenarios() -> impl Strategy<Value = (u64, u32, u32, Vec<Operation>)> {
+fn scenarios() -> impl Strategy<Value = (u64, u32, u8, Vec<Operation>)> {
     let capacity = prop_oneof![
         Just(MIN_CAPACITY),
         MIN_CAPACITY..64 << 10,
@@ -507,21 +513,42 @@ fn scenarios() -> impl Strategy<Value = (u64, u32, u32, Vec<Operation>)> {
     })
 }
 
-fn run(capacity: u64, stripes: u32, flags: u32, operations: &[Operation]) {
-    let host = HostHeap::new(capacity, stripes, flags);
-    let mut shadow = Shadow::new(host.heap());
-    for operation in operations {
-        shadow.apply(operation);
+/// Runs a test that must come to an end. One that does not is left behind, and fails.
+fn within_a_minute(test: impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        test();
+        // Nobody listens where the minute is over.
+        let _late = sender.send(());
+    });
+    let waited = receiver.recv_timeout(Duration::from_secs(60));
+    assert_ne!(
+        waited,
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "the heap does not answer"
+    );
+    if let Err(panic) = worker.join() {
+        resume_unwind(panic);
     }
-    shadow.finish();
+}
+
+fn run(capacity: u64, stripes: u32, flags: u8, operations: Vec<Operation>) {
+    within_a_minute(move || {
+        let host = HostHeap::new(capacity, stripes, flags);
+        let mut shadow = Shadow::new(host.heap());
+        for operation in &operations {
+            shadow.apply(operation);
+        }
+        shadow.finish();
+    });
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 3000, max_shrink_time: 120_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_sequence_does_as_the_model((capacity, stripes, flags, operations) in scenarios()) {
-        run(capacity, stripes, flags, &operations);
+        run(capacity, stripes, flags, operations);
     }
 
     /// Many small requests in a small heap: nearly always at its limits.
@@ -539,7 +566,7 @@ proptest! {
                 _ => Operation::Malloc(bytes),
             })
             .collect();
-        run(MIN_CAPACITY, stripes, 0, &operations);
+        run(MIN_CAPACITY, stripes, 0, operations);
     }
 }
 
@@ -552,7 +579,7 @@ fn heap_at(base: u64, capacity: u64) -> (HostHeap, Vec<u64>) {
     let address = (metadata.as_ptr() as u64).next_multiple_of(4096);
     // SAFETY: the metadata has room for the heap, which lives as long as it.
     unsafe {
-        (address as *mut Heap).write(Heap::new(layout, address, base, 0));
+        (address as *mut Core).write(Core::new(layout, address, base, 0));
         Heap::at(address).initialise(scatterheap_heap::Share { index: 0, count: 1 });
     }
     (host, metadata)
@@ -580,6 +607,56 @@ fn the_largest_alignments_are_kept() {
             );
             // SAFETY: the block is ours, and was not touched.
             unsafe { heap.free(block as *mut u8) };
+        }
+    }
+}
+
+/// Blocks of `bytes` until there is no more.
+fn fill_up(heap: &Heap, bytes: u64) -> Vec<u64> {
+    let blocks = std::iter::repeat_with(|| heap.malloc(bytes) as u64);
+    blocks.take_while(|block| *block != 0).collect()
+}
+
+/// A heap full of one class serves a smaller one from whichever slot is freed: the first of a
+/// slab, the last, any.
+#[test]
+fn a_slot_anywhere_in_a_slab_of_a_larger_class_is_found() {
+    for bytes in [32, 48, 64, 80, 112] {
+        within_a_minute(move || {
+            let host = HostHeap::new(MIN_CAPACITY, 1, 0);
+            let heap = host.heap();
+            let blocks = fill_up(heap, bytes);
+            for block in &blocks {
+                // SAFETY: the block is live and nobody else's.
+                unsafe { heap.free(*block as *mut u8) };
+                assert_eq!(heap.malloc(16) as u64, *block, "the only free slot");
+                assert!(heap.malloc(16).is_null());
+            }
+        });
+    }
+}
+
+/// A slot borrowed from a larger class is as aligned as was asked, or NULL.
+#[test]
+fn a_borrowed_slot_is_aligned() {
+    for bytes in [48, 80, 96, 112] {
+        for shift in 5..8 {
+            within_a_minute(move || {
+                let host = HostHeap::new(MIN_CAPACITY, 1, 0);
+                let heap = host.heap();
+                let blocks = fill_up(heap, bytes);
+                for block in blocks {
+                    // SAFETY: the block is live and nobody else's.
+                    unsafe { heap.free(block as *mut u8) };
+                    let request = Request::from_size_align(32, 1 << shift).expect("valid");
+                    let aligned = heap.aligned_alloc(request) as u64;
+                    assert_eq!(aligned % (1 << shift), 0, "in a slot of {bytes} bytes");
+                    // Keep the heap full.
+                    if aligned == 0 {
+                        assert_eq!(heap.malloc(bytes) as u64, block);
+                    }
+                }
+            });
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::memory::Memory;
 use bytemuck::bytes_of;
 use heap_core::inspect::Snapshot;
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
-use heap_core::{COUNT_BYTES, Heap as Head};
+use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
 use simt::kernel::Kernel;
 
@@ -26,7 +26,7 @@ pub struct HeapBuilder<'a> {
     region: Option<(u64, u64)>,
 }
 
-impl<'a> HeapBuilder<'a> {
+impl HeapBuilder<'_> {
     /// Bytes that can be allocated, rounded up to pages; 256 MiB if nothing is said. The metadata
     /// come on top: about 1 % of it.
     pub fn capacity(mut self, bytes: u64) -> Self {
@@ -34,7 +34,7 @@ impl<'a> HeapBuilder<'a> {
         self
     }
 
-    /// How many stripes a class has at most; one for each multiprocessor if nothing is said.
+    /// How many stripes a class has at most; one for two multiprocessors if nothing is said.
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);
         self
@@ -68,7 +68,7 @@ impl<'a> HeapBuilder<'a> {
     pub fn build(self) -> Result<Heap> {
         let stripes = self
             .stripes
-            .unwrap_or_else(|| self.device.multiprocessors());
+            .unwrap_or_else(|| self.device.multiprocessors().div_ceil(2));
         let flags = if self.count_bytes { COUNT_BYTES } else { 0 };
         let (layout, metadata, pages) = match self.region {
             Some(region) => self.place_in(region, stripes)?,
@@ -156,14 +156,14 @@ fn page_memory(layout: &Layout) -> u64 {
     layout.capacity + layout.page_bytes()
 }
 
-/// A heap on a device, from which kernels allocate by its address.
+/// A heap on a device, from which kernels allocate by its handle.
 #[derive(Debug)]
 pub struct Heap {
     device: Device,
     layout: Layout,
     metadata: Memory,
     pages: Memory,
-    flags: u32,
+    flags: u8,
 }
 
 impl Heap {
@@ -204,12 +204,12 @@ impl Heap {
             .next_multiple_of(self.layout.page_bytes())
     }
 
-    /// Address of the heap, for the arguments of a kernel on `device`.
+    /// The heap as kernels on `device` take it in their arguments.
     ///
     /// # Errors
     ///
     /// If that is not the heap's device, or the heap was lost.
-    pub fn address_on(&self, device: &Device) -> Result<u64> {
+    pub fn handle_on(&self, device: &Device) -> Result<Handle> {
         if !self.device.is_same(device) {
             return Err(Error::WrongDevice {
                 heap: self.device.label(),
@@ -217,16 +217,25 @@ impl Heap {
             });
         }
         self.check()?;
-        Ok(self.metadata.address())
+        Ok(*self.core().heap())
     }
 
-    /// Address of the heap on its own device.
+    /// The heap as kernels on its own device take it in their arguments.
     ///
     /// # Errors
     ///
     /// If the heap was lost.
-    pub fn address(&self) -> Result<u64> {
-        self.address_on(&self.device)
+    pub fn handle(&self) -> Result<Handle> {
+        self.handle_on(&self.device)
+    }
+
+    fn core(&self) -> Core {
+        Core::new(
+            self.layout,
+            self.metadata.address(),
+            self.base(),
+            self.flags,
+        )
     }
 
     fn check(&self) -> Result<()> {
@@ -260,16 +269,9 @@ impl Heap {
     pub fn reset(&self) -> Result<()> {
         self.check()?;
         self.device.synchronize()?;
-        let head = Head::new(
-            self.layout,
-            self.metadata.address(),
-            self.base(),
-            self.flags,
-        );
-        self.metadata.write(0, bytes_of(&head))?;
-        let arguments = InitialiseArguments {
-            heap: self.metadata.address(),
-        };
+        let core = self.core();
+        self.metadata.write(0, bytes_of(&core))?;
+        let arguments = InitialiseArguments { heap: *core.heap() };
         // SAFETY: the head was just written for this memory, which nobody uses.
         unsafe {
             self.device

@@ -184,7 +184,7 @@ impl<'a> Replaying<'a> {
         let threads = self.copies * self.settings.lanes;
         let first_range = u64::from(window * self.settings.lanes) * size_of::<u32>() as u64;
         let arguments = ReplayArguments {
-            heap: self.heap.address()?,
+            heap: self.heap.handle()?,
             tally: self.tally.address(),
             count: u64::from(threads),
             lanes: u64::from(self.settings.lanes),
@@ -200,7 +200,7 @@ impl<'a> Replaying<'a> {
                 .time::<Replay>(Grid::of(threads), &arguments)?
         };
         // A look at the heap costs more than a window: a few are enough to find the peak.
-        if window % (self.settings.windows / 8).max(1) == 0 {
+        if window.is_multiple_of((self.settings.windows / 8).max(1)) {
             let occupancy = self.heap.snapshot()?.occupancy();
             if occupancy.used_bytes > self.peak.used_bytes {
                 self.peak = occupancy;

@@ -10,8 +10,8 @@ use simt::{kernel, thread, warp};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct BenchArguments {
-    /// Address of the heap.
-    pub heap: u64,
+    /// The heap.
+    pub heap: Heap,
     /// Address of `count` addresses of blocks.
     pub blocks: u64,
     /// Threads that work, or warps of which lane 0 works.
@@ -32,7 +32,7 @@ impl BenchArguments {
     #[inline(always)]
     fn place_of_warp(&self) -> Option<*mut u64> {
         let index = u64::from(thread::index_1d() / warp::LANES);
-        let first = thread::thread_index() % warp::LANES == 0;
+        let first = thread::thread_index().is_multiple_of(warp::LANES);
         (first && index < self.count)
             .then(|| (self.blocks as *mut u64).wrapping_add(index as usize))
     }
@@ -66,7 +66,7 @@ kernel! {
     fn body(arguments: &BenchArguments) {
         if let Some(place) = arguments.place() {
             // SAFETY: the host gave a heap, and an array with a place for each thread.
-            unsafe { place.write(Heap::at(arguments.heap).malloc(arguments.sizes.least) as u64) };
+            unsafe { place.write(arguments.heap.malloc(arguments.sizes.least) as u64) };
         }
     }
 }
@@ -78,7 +78,7 @@ kernel! {
         if let Some(place) = arguments.place() {
             let bytes = arguments.sizes.of(u64::from(thread::index_1d()), 0);
             // SAFETY: the host gave a heap, and an array with a place for each thread.
-            unsafe { place.write(Heap::at(arguments.heap).malloc(bytes) as u64) };
+            unsafe { place.write(arguments.heap.malloc(bytes) as u64) };
         }
     }
 }
@@ -89,7 +89,7 @@ kernel! {
     fn body(arguments: &BenchArguments) {
         if let Some(place) = arguments.place_of_warp() {
             // SAFETY: the host gave a heap, and an array with a place for each warp.
-            unsafe { place.write(Heap::at(arguments.heap).malloc(arguments.sizes.least) as u64) };
+            unsafe { place.write(arguments.heap.malloc(arguments.sizes.least) as u64) };
         }
     }
 }
@@ -100,7 +100,7 @@ kernel! {
     fn body(arguments: &BenchArguments) {
         if let Some(place) = arguments.place() {
             // SAFETY: the host gave a heap, and an array with a block or NULL for each thread.
-            unsafe { Heap::at(arguments.heap).free(place.read() as *mut u8) };
+            unsafe { arguments.heap.free(place.read() as *mut u8) };
         }
     }
 }
@@ -111,7 +111,7 @@ kernel! {
     fn body(arguments: &BenchArguments) {
         if let Some(place) = arguments.place_of_warp() {
             // SAFETY: the host gave a heap, and an array with a block or NULL for each warp.
-            unsafe { Heap::at(arguments.heap).free(place.read() as *mut u8) };
+            unsafe { arguments.heap.free(place.read() as *mut u8) };
         }
     }
 }

@@ -23,8 +23,8 @@ pub struct Block {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct BlocksArguments {
-    /// Address of the heap.
-    pub heap: u64,
+    /// The heap.
+    pub heap: Heap,
     /// Address of an array of `count` [`Block`]s.
     pub blocks: u64,
     /// Number of blocks; the grid has as many threads or more.
@@ -67,7 +67,7 @@ kernel! {
         let mut counts = Counts::default();
         // SAFETY: the host gave a heap, an array with a block for each thread, and a tally.
         unsafe {
-            let heap = Heap::at(arguments.heap);
+            let heap = &arguments.heap;
             let bytes = arguments.sizes.of(index, 0);
             let block = heap.malloc(bytes);
             counts.allocated(heap, block, bytes);
@@ -107,7 +107,7 @@ kernel! {
             let pointer = block.address as *mut u8;
             let intact = pattern::is_intact(pointer, block.bytes, arguments.first_owner + index);
             counts.add(Count::Corrupt, u64::from(!intact));
-            Heap::at(arguments.heap).free(pointer);
+            arguments.heap.free(pointer);
             counts.add(Count::Operations, 1);
             block.address = 0;
             counts.report(arguments.tally);

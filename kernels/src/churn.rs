@@ -11,8 +11,8 @@ use simt::{kernel, thread};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct RoundsArguments {
-    /// Address of the heap.
-    pub heap: u64,
+    /// The heap.
+    pub heap: Heap,
     /// Number of threads that work; the grid has as many or more.
     pub count: u64,
     /// Address of the tally.
@@ -40,7 +40,7 @@ kernel! {
         let mut held = [(core::ptr::null_mut::<u8>(), 0_u64); HELD];
         // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
         unsafe {
-            let heap = Heap::at(arguments.heap);
+            let heap = &arguments.heap;
             for round in 0..arguments.rounds + HELD as u64 {
                 let place = (round % HELD as u64) as usize;
                 let (block, bytes) = held[place];

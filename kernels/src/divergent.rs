@@ -67,7 +67,7 @@ kernel! {
         let owner = arguments.first_owner + thread;
         // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
         unsafe {
-            let heap = Heap::at(arguments.heap);
+            let heap = &arguments.heap;
             for round in 0..=arguments.rounds {
                 let choice = mix(arguments.sizes.seed ^ thread << 24 ^ round);
                 if choice.is_multiple_of(8) && round < arguments.rounds {

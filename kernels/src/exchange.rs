@@ -71,7 +71,7 @@ kernel! {
         let mut counts = Counts::default();
         // SAFETY: the host gave a heap, mailboxes and a tally; a block is its taker's.
         unsafe {
-            let heap = Heap::at(arguments.rounds.heap);
+            let heap = &arguments.rounds.heap;
             for round in 0..rounds {
                 let bytes = sizes.of(thread, round);
                 let block = heap.malloc(bytes);
@@ -104,7 +104,7 @@ kernel! {
         // SAFETY: as in `Exchange`.
         unsafe {
             let found = arguments.mailbox(thread).swap(0, Ordering::AcqRel);
-            open(Heap::at(arguments.rounds.heap), found, &mut counts);
+            open(&arguments.rounds.heap, found, &mut counts);
             counts.report(arguments.rounds.tally);
         }
     }

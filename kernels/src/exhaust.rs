@@ -6,7 +6,6 @@ use crate::churn::RoundsArguments;
 use crate::pattern;
 use crate::tally::{Count, Counts};
 use bytemuck::{Pod, Zeroable};
-use heap::Heap;
 use simt::{kernel, thread};
 
 /// Bytes of a block before its pattern: the next block's address, and the size.
@@ -35,7 +34,7 @@ kernel! {
         let mut counts = Counts::default();
         // SAFETY: the host gave a heap, a list head for each thread, and a tally.
         unsafe {
-            let heap = Heap::at(arguments.rounds.heap);
+            let heap = &arguments.rounds.heap;
             let mut list = 0_u64;
             for round in 0..rounds {
                 let bytes = sizes.of(thread, round);
@@ -65,7 +64,7 @@ kernel! {
         let mut counts = Counts::default();
         // SAFETY: as `Exhaust` left them.
         unsafe {
-            let heap = Heap::at(arguments.rounds.heap);
+            let heap = &arguments.rounds.heap;
             let mut list = (arguments.lists as *mut u64).add(thread as usize).read();
             while list != 0 {
                 let block = list as *mut u8;

@@ -3,7 +3,6 @@
 use crate::churn::RoundsArguments;
 use crate::pattern;
 use crate::tally::{Count, Counts};
-use heap::Heap;
 use simt::{kernel, thread};
 
 kernel! {
@@ -19,7 +18,7 @@ kernel! {
         let owner = arguments.first_owner + thread;
         // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
         unsafe {
-            let heap = Heap::at(arguments.heap);
+            let heap = &arguments.heap;
             for _ in 0..arguments.rounds {
                 let mut bytes = arguments.sizes.least;
                 let mut block = heap.malloc(bytes);

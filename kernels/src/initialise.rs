@@ -8,8 +8,8 @@ use simt::{kernel, thread};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct InitialiseArguments {
-    /// Address of the heap's head, already written.
-    pub heap: u64,
+    /// The heap, as its head in the metadata says.
+    pub heap: Heap,
 }
 
 kernel! {
@@ -18,6 +18,6 @@ kernel! {
     fn body(arguments: &InitialiseArguments) {
         let share = Share { index: thread::index_1d(), count: thread::grid_threads() };
         // SAFETY: the host wrote the head for memory that nobody uses.
-        unsafe { Heap::at(arguments.heap).initialise(share) };
+        unsafe { arguments.heap.initialise(share) };
     }
 }

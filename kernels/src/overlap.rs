@@ -14,8 +14,8 @@ pub const GRANULE_BYTES: u64 = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct OverlapArguments {
-    /// Address of the heap.
-    pub heap: u64,
+    /// The heap.
+    pub heap: Heap,
     /// Address of an array of `count` [`Block`]s.
     pub blocks: u64,
     /// Number of blocks; the grid has as many threads or more.
@@ -40,7 +40,7 @@ kernel! {
             return;
         }
         // SAFETY: the host gave a heap.
-        let heap = unsafe { Heap::at(arguments.heap) };
+        let heap = &arguments.heap;
         let offset = block.address.wrapping_sub(heap.base());
         let end = offset.wrapping_add(block.bytes).div_ceil(GRANULE_BYTES);
         let mut granule = offset / GRANULE_BYTES;

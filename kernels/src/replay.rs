@@ -55,8 +55,8 @@ pub struct Place {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct ReplayArguments {
-    /// Address of the heap.
-    pub heap: u64,
+    /// The heap.
+    pub heap: Heap,
     /// Address of the tally.
     pub tally: u64,
     /// Threads that work: copies times lanes.
@@ -149,7 +149,7 @@ kernel! {
         let mut counts = Counts::default();
         // SAFETY: the host gave arrays as the arguments say; the table is this thread's.
         unsafe {
-            let heap = Heap::at(arguments.heap);
+            let heap = &arguments.heap;
             let ranges = (arguments.ranges as *const u32).add(lane);
             for index in ranges.read()..ranges.add(1).read() {
                 let operation = &*(arguments.operations as *const Operation).add(index as usize);

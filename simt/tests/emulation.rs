@@ -219,7 +219,7 @@ fn lanes_that_ended_are_in_no_group() {
         if lane % 4 == 1 {
             return;
         }
-        let rest = !(FULL / 15 << 1);
+        let rest = !((FULL / 15) << 1);
         for _ in 0..3 {
             let mask = warp::active_mask();
             assert_eq!(mask & !rest, 0);

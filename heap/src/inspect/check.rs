@@ -148,7 +148,7 @@ impl Check<'_> {
         let layout = &self.snapshot.layout;
         let mut installed = 0;
         for class in 0..layout.class_count {
-            let mask = layout.class_info(class).stripe_mask;
+            let mask = layout.stripe_mask(class);
             for index in 0..layout.stripes {
                 let ticket = self.snapshot.stripe(class, index);
                 let place = Place::Stripe { class, index };

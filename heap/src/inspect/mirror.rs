@@ -15,7 +15,6 @@ use core::mem::offset_of;
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct GlobalWords {
-    epoch: [u32; 32],
     pub installed: u32,
     installed_padding: [u32; 31],
     pub misuses: [u64; MISUSES],
@@ -51,13 +50,15 @@ const _: () = {
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct SetWords {
     pub count: u32,
-    pub word_count: u32,
+    epoch: u32,
     pub root: u64,
     /// Address of the summary on the device.
     pub summary: u64,
     /// Address of the words on the device.
     pub words: u64,
-    padding: [u64; 4],
+    pub word_count: u32,
+    word_padding: u32,
+    padding: [u64; 3],
 }
 
 const _: () = assert!(size_of::<SetWords>() == size_of::<PageSet>());

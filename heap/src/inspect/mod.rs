@@ -1,6 +1,6 @@
 //! Reads a heap back on the host, from a copy of its metadata.
 //!
-//! The metadata is the region that begins with the [`Heap`]'s head and is
+//! The metadata is the region that begins with the [`Core`] and is
 //! [`Layout::metadata_bytes`] long; it tells everything about the heap, and the user's pages are
 //! not needed. Copy it while no thread is in the allocator, and make a [`Snapshot`] of it:
 //!
@@ -36,7 +36,7 @@ pub use page_map::PageUse;
 pub use violation::{Members, Place, Rule, Violation};
 
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Heap};
+use crate::heap::{COUNT_BYTES, Core};
 use crate::layout::{ClassInfo, Layout};
 use crate::page_set::WORD_PAGES;
 use crate::slab::Slab;
@@ -53,7 +53,7 @@ pub struct Snapshot {
     /// Address that the metadata had on the device.
     origin: u64,
     base: u64,
-    flags: u32,
+    flags: u8,
 }
 
 impl fmt::Debug for Snapshot {
@@ -75,11 +75,11 @@ impl Snapshot {
     /// are not as long as that heap's metadata.
     pub fn new(metadata: Vec<u8>) -> Result<Self, InspectError> {
         let head_bytes = metadata
-            .get(..size_of::<Heap>())
+            .get(..size_of::<Core>())
             .ok_or(InspectError::NoHead {
                 bytes: metadata.len(),
             })?;
-        let head: Heap = bytemuck::pod_read_unaligned(head_bytes);
+        let head: Core = bytemuck::pod_read_unaligned(head_bytes);
         if !head.is_valid() {
             return Err(InspectError::NotAHeap);
         }
@@ -95,12 +95,12 @@ impl Snapshot {
                 found: metadata.len() as u64,
             });
         }
-        let (base, flags) = (head.base(), head.flags());
-        let origin = (head.entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
+        let (base, flags) = (head.heap().base(), head.heap().flags());
+        let origin = (head.heap().entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
-        if !fits || bytemuck::bytes_of(&Heap::new(layout, origin, base, flags)) != head_bytes {
+        if !fits || bytemuck::bytes_of(&Core::new(layout, origin, base, flags)) != head_bytes {
             return Err(InspectError::Head);
         }
         Ok(Self {
@@ -126,7 +126,7 @@ impl Snapshot {
 
     /// Flags that the heap was made with.
     #[must_use]
-    pub fn flags(&self) -> u32 {
+    pub fn flags(&self) -> u8 {
         self.flags
     }
 

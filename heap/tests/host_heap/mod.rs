@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::{Heap, Share};
+use scatterheap_heap::{Core, Heap, Share};
 use std::alloc::{Layout as Request, alloc, dealloc};
 
 /// Owns metadata and pages; pages are aligned to 2 MiB or the page size.
@@ -19,7 +19,7 @@ unsafe impl Send for HostHeap {}
 unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
-    pub fn new(capacity: u64, stripes: u32, flags: u32) -> Self {
+    pub fn new(capacity: u64, stripes: u32, flags: u8) -> Self {
         let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
@@ -28,10 +28,10 @@ impl HostHeap {
             !metadata.is_null() && !pages.is_null(),
             "no memory for the test"
         );
-        let head = Heap::new(layout, metadata as u64, pages as u64, flags);
+        let head = Core::new(layout, metadata as u64, pages as u64, flags);
         // SAFETY: the metadata has room for a head, and for what the layout says.
         unsafe {
-            metadata.cast::<Heap>().write(head);
+            metadata.cast::<Core>().write(head);
             Heap::at(metadata as u64).initialise(Share { index: 0, count: 1 });
         }
         Self {

@@ -33,7 +33,7 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
     for round in 0..rounds {
         let done = u64::from(round) * STEPS;
         let mut arguments = BlocksArguments {
-            heap: run.heap.address()?,
+            heap: run.heap.handle()?,
             blocks: blocks.address(),
             count: u64::from(threads),
             tally: run.tally.address(),
@@ -118,7 +118,7 @@ pub fn fill<'a>(heap: &'a Heap, settings: &Settings) -> Result<Filled<'a>> {
 impl Filled<'_> {
     fn arguments(&self, tally: &DeviceTally) -> Result<BlocksArguments> {
         Ok(BlocksArguments {
-            heap: self.heap.address()?,
+            heap: self.heap.handle()?,
             blocks: self.blocks.address(),
             count: u64::from(self.settings.threads),
             tally: tally.address(),

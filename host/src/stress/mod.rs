@@ -48,7 +48,7 @@ impl Run<'_> {
     /// Arguments of the kernels whose threads work alone for `rounds` rounds.
     fn rounds(&self, round: u32, rounds: u32) -> Result<RoundsArguments> {
         Ok(RoundsArguments {
-            heap: self.heap.address()?,
+            heap: self.heap.handle()?,
             count: u64::from(self.settings.threads),
             tally: self.tally.address(),
             rounds: u64::from(rounds),

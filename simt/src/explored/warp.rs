@@ -240,8 +240,8 @@ mod emulated {
     }
 
     fn lanes_where(mask: u32, values: &Values, predicate: impl Fn(u64) -> bool) -> u32 {
-        (0..32)
-            .filter(|lane| mask & 1 << lane != 0 && predicate(values[*lane as usize]))
+        (0..LANES)
+            .filter(|lane| mask & 1 << lane != 0 && predicate(values[*lane]))
             .fold(0, |set, lane| set | 1 << lane)
     }
 

@@ -1,0 +1,649 @@
+//! The allocator's protocols under every interleaving and every reordering that the memory model
+//! allows, up to a bound of preemptions: the whole smallest heap, with two or three threads.
+//!
+//! Each block's content stands for itself as a cell that loom watches: two accesses that are not
+//! ordered by the allocator's atomics are a failure. So these tests say that what a thread did to
+//! a block before `free` comes before what its next owner does.
+
+#![cfg(loom)]
+
+mod host_heap;
+
+use host_heap::HostHeap;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use scatterheap_heap::layout::MIN_CAPACITY;
+use scatterheap_heap::{Globals, Heap};
+use scatterheap_simt::emulation::set_sm_id;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+/// The largest slot of the smallest heap: 8 to a slab of one page.
+const SLOT: u64 = 128;
+/// Page size of the smallest heap, which has 16 of them.
+const PAGE: u64 = 1024;
+const SLOTS: u64 = PAGE / SLOT;
+
+/// Explores a model with at most `preemptions` preemptions.
+fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 100_000;
+    let begin = Instant::now();
+    let executions = Arc::new(AtomicU64::new(0));
+    let counted = executions.clone();
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        model();
+    });
+    let executions = executions.load(std::sync::atomic::Ordering::Relaxed);
+    eprintln!("{executions} executions in {:.2?}", begin.elapsed());
+}
+
+/// The smallest heap, and a cell for the content of each slot of the first pages.
+struct Ground {
+    host: HostHeap,
+    content: Vec<UnsafeCell<u64>>,
+}
+
+// SAFETY: the cells are watched by loom.
+unsafe impl Sync for Ground {}
+// SAFETY: as above.
+unsafe impl Send for Ground {}
+
+impl Ground {
+    fn new(watched_pages: u64) -> Arc<Self> {
+        Self::with_capacity(MIN_CAPACITY, watched_pages)
+    }
+
+    fn with_capacity(capacity: u64, watched_pages: u64) -> Arc<Self> {
+        Arc::new(Self {
+            host: HostHeap::new(capacity, 1, 0),
+            content: (0..watched_pages * SLOTS)
+                .map(|_| UnsafeCell::new(0))
+                .collect(),
+        })
+    }
+
+    fn heap(&self) -> &Heap {
+        self.host.heap()
+    }
+
+    fn malloc(&self, bytes: u64) -> Option<u64> {
+        let address = self.heap().malloc(bytes) as u64;
+        (address != 0).then_some(address)
+    }
+
+    /// A block of which there must be one.
+    fn obtain(&self, bytes: u64) -> u64 {
+        self.malloc(bytes).expect("there is memory")
+    }
+
+    /// A block of which there must be one, whose content is then used.
+    fn write(&self, address: u64) {
+        let index = usize::try_from((address - self.heap().base()) / SLOT).expect("small");
+        if let Some(cell) = self.content.get(index) {
+            // SAFETY: loom checks that nobody else uses the content.
+            cell.with_mut(|content| unsafe { *content += 1 });
+        }
+    }
+
+    fn free(&self, address: u64) {
+        // SAFETY: the tests free what they obtained; what else they free is refused.
+        unsafe { self.heap().free(address as *mut u8) };
+    }
+
+    /// Uses all that is in a block of pages.
+    fn write_pages(&self, address: u64, bytes: u64) {
+        for slot in 0..bytes / SLOT {
+            self.write(address + slot * SLOT);
+        }
+    }
+
+    /// Uses a block and gives it back.
+    fn spend(&self, address: u64) {
+        self.write(address);
+        self.free(address);
+    }
+
+    fn misuses(&self) -> u64 {
+        let heap = self.heap();
+        let globals = std::ptr::from_ref(heap) as u64 + heap.layout().offsets.globals;
+        // SAFETY: the globals are there, initialised.
+        let globals = unsafe { &*(globals as *const Globals) };
+        let relaxed = scatterheap_simt::atomic::Ordering::Relaxed;
+        globals
+            .misuses
+            .iter()
+            .map(|misuse| misuse.load(relaxed))
+            .sum()
+    }
+
+    /// All is freed: the whole heap can be had.
+    fn finish(&self) {
+        let everything = self.obtain(self.heap().capacity());
+        assert_eq!(everything, self.heap().base());
+        self.free(everything);
+    }
+}
+
+fn spawn<T: 'static>(
+    ground: &Arc<Ground>,
+    body: impl FnOnce(&Ground) -> T + 'static,
+) -> loom::thread::JoinHandle<T> {
+    let ground = ground.clone();
+    loom::thread::spawn(move || {
+        set_sm_id(0);
+        body(&ground)
+    })
+}
+
+/// A heap of whose first page all but `left` slots are taken, and all other pages but `pages`.
+fn nearly_full(left: u64, pages: u64) -> (Arc<Ground>, Vec<u64>) {
+    let ground = Ground::new(1);
+    let mut blocks: Vec<_> = (0..SLOTS - left).map(|_| ground.obtain(SLOT)).collect();
+    blocks.push(ground.obtain(MIN_CAPACITY - (1 + pages) * PAGE));
+    (ground, blocks)
+}
+
+fn finish(ground: &Ground, blocks: Vec<u64>) {
+    for block in blocks {
+        ground.free(block);
+    }
+    ground.finish();
+}
+
+#[test]
+fn free_then_malloc_passes_the_content() {
+    explore(3, || {
+        let (ground, mut blocks) = nearly_full(0, 0);
+        let mine = blocks.remove(2);
+        ground.write(mine);
+        let giver = spawn(&ground, move |ground| ground.spend(mine));
+        // NULL until the block is freed, and then that block.
+        let taken = ground.malloc(SLOT);
+        if let Some(block) = taken {
+            assert_eq!(block, mine);
+            ground.spend(block);
+        }
+        giver.join().expect("no panic");
+        assert_eq!(ground.obtain(SLOT), mine);
+        ground.spend(mine);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn what_was_freed_before_is_found() {
+    explore(3, || {
+        let (ground, mut blocks) = nearly_full(0, 0);
+        let mine = blocks.remove(2);
+        let freed = Arc::new(AtomicBool::new(false));
+        let said = freed.clone();
+        let giver = spawn(&ground, move |ground| {
+            ground.spend(mine);
+            said.store(true, Ordering::Release);
+        });
+        let was_freed = freed.load(Ordering::Acquire);
+        let taken = ground.malloc(SLOT);
+        assert!(taken.is_some() || !was_freed, "freed before, and not found");
+        giver.join().expect("no panic");
+        if let Some(block) = taken {
+            ground.spend(block);
+        }
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn two_mallocs_get_different_slots() {
+    explore(4, || {
+        let ground = Ground::new(2);
+        let other = spawn(&ground, |ground| {
+            let block = ground.obtain(SLOT);
+            ground.write(block);
+            block
+        });
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        let other = other.join().expect("no panic");
+        assert_ne!(mine, other);
+        finish(&ground, vec![mine, other]);
+    });
+}
+
+#[test]
+fn crossing_the_end_installs_one_slab() {
+    explore(4, || {
+        // One unit is left in the stripe, and 2 pages.
+        let (ground, mut blocks) = nearly_full(1, 2);
+        let others = [1, 1].map(|_| spawn(&ground, |ground| ground.obtain(SLOT)));
+        let mine = ground.obtain(SLOT);
+        blocks.push(mine);
+        for other in others {
+            let block = other.join().expect("no panic");
+            assert!(!blocks.contains(&block));
+            blocks.push(block);
+        }
+        // The second page is free still.
+        blocks.push(ground.obtain(PAGE));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_waiter_is_served_by_the_crosser() {
+    explore(4, || {
+        // Nothing is left in the stripe, and one page: both need it.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let other = spawn(&ground, |ground| ground.obtain(SLOT));
+        blocks.push(ground.obtain(SLOT));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn last_free_against_listing() {
+    explore(4, || {
+        // The first slab is full and in no stripe; the second has one slot in use.
+        let ground = Ground::new(1);
+        let mut blocks: Vec<_> = (0..=SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        let last = blocks.pop().expect("some");
+        // The first free of these lists the slab, the last retires it.
+        let half = blocks.split_off(6);
+        let other = spawn(&ground, move |ground| {
+            for block in half {
+                ground.spend(block);
+            }
+        });
+        for block in blocks {
+            ground.spend(block);
+        }
+        other.join().expect("no panic");
+        // Whoever came last, all pages but the second are free.
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        let first = ground.obtain(PAGE);
+        assert_eq!(first, ground.heap().base());
+        finish(&ground, vec![rest, first, last]);
+    });
+}
+
+#[test]
+fn last_free_against_a_taker() {
+    explore(1, || {
+        // A listed slab with one slot in use, and no other page: it is retired or taken.
+        let ground = Ground::new(2);
+        let mut blocks: Vec<_> = (0..2 * SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        let second = blocks.split_off(8);
+        let last = blocks.pop().expect("some");
+        for block in blocks {
+            ground.spend(block);
+        }
+        let other = spawn(&ground, move |ground| ground.spend(last));
+        let mine = ground.obtain(SLOT);
+        ground.spend(mine);
+        other.join().expect("no panic");
+        for block in second {
+            ground.spend(block);
+        }
+        finish(&ground, vec![rest]);
+    });
+}
+
+/// The first slab, full and in no stripe, and all that is taken besides: the second slab with one
+/// block, and the other pages.
+fn full_slab() -> (Arc<Ground>, Vec<u64>, Vec<u64>) {
+    let ground = Ground::new(1);
+    let mut blocks: Vec<_> = (0..=SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    let last = blocks.pop().expect("some");
+    let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+    (ground, blocks, vec![last, rest])
+}
+
+/// One thread frees `theirs` of the first slab's blocks, the other frees the rest of them and
+/// then wants the page.
+fn retire_and_take(theirs: usize, before: usize) {
+    let (ground, mut blocks, kept) = full_slab();
+    for block in blocks.drain(..before) {
+        ground.spend(block);
+    }
+    let given = blocks.split_off(blocks.len() - theirs);
+    let other = spawn(&ground, move |ground| {
+        for block in given {
+            ground.spend(block);
+        }
+    });
+    for block in blocks {
+        ground.spend(block);
+    }
+    let page = ground.malloc(PAGE);
+    if let Some(page) = page {
+        ground.write_pages(page, PAGE);
+    }
+    other.join().expect("no panic");
+    finish(&ground, page.into_iter().chain(kept).collect());
+}
+
+#[test]
+fn pages_of_a_retired_slab_pass_the_content() {
+    explore(4, || retire_and_take(1, 6));
+}
+
+#[test]
+fn pages_of_a_slab_retired_when_listed_pass_the_content() {
+    explore(2, || retire_and_take(1, 0));
+    explore(2, || retire_and_take(7, 0));
+    explore(2, || retire_and_take(4, 0));
+}
+
+#[test]
+fn pages_of_a_reclaimed_slab_pass_the_content() {
+    explore(4, || {
+        // The stripe's slab has one block in use, and there is no other page.
+        let ground = Ground::new(1);
+        let block = ground.obtain(SLOT);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, move |ground| ground.spend(block));
+        let page = ground.malloc(PAGE);
+        if let Some(page) = page {
+            ground.write_pages(page, PAGE);
+        }
+        other.join().expect("no panic");
+        finish(&ground, page.into_iter().chain([rest]).collect());
+    });
+}
+
+#[test]
+fn pages_of_a_freed_run_pass_the_content_to_a_slab() {
+    explore(3, || {
+        let ground = Ground::new(1);
+        let page = ground.obtain(PAGE);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, move |ground| {
+            ground.write_pages(page, PAGE);
+            ground.free(page);
+        });
+        let blocks: Vec<_> = (0..2).filter_map(|_| ground.malloc(SLOT)).collect();
+        for block in &blocks {
+            ground.write(*block);
+        }
+        other.join().expect("no panic");
+        finish(&ground, blocks.into_iter().chain([rest]).collect());
+    });
+}
+
+#[test]
+fn a_block_may_be_freed_by_whom_it_is_handed_to() {
+    explore(4, || {
+        // The third thread of this story knows the slab only through the block.
+        let (ground, blocks) = nearly_full(0, 1);
+        let letter = Arc::new(loom::sync::atomic::AtomicU64::new(0));
+        let post = letter.clone();
+        let other = spawn(&ground, move |ground| {
+            let block = ground.obtain(SLOT);
+            ground.write(block);
+            post.store(block, Ordering::Release);
+        });
+        let mine = ground.obtain(SLOT);
+        let handed = letter.load(Ordering::Acquire);
+        if handed != 0 {
+            ground.spend(handed);
+            assert_eq!(ground.misuses(), 0);
+        }
+        other.join().expect("no panic");
+        let left = letter.load(Ordering::Acquire);
+        if handed == 0 {
+            ground.free(left);
+        }
+        ground.free(mine);
+        assert_eq!(ground.misuses(), 0);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_in_transit_is_waited_for() {
+    explore(4, || {
+        // One unit is left and one page: both threads cross, take, list; none is told NULL.
+        let (ground, mut blocks) = nearly_full(1, 1);
+        let other = spawn(&ground, |ground| [ground.obtain(SLOT), ground.obtain(SLOT)]);
+        blocks.push(ground.obtain(SLOT));
+        blocks.extend(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_listed_slab_in_transit_is_waited_for() {
+    explore(4, || {
+        // Two slots are free in a listed slab, nothing in a stripe, and no page.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let more: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        for block in blocks.drain(..2) {
+            ground.spend(block);
+        }
+        blocks.extend(more);
+        let other = spawn(&ground, |ground| ground.obtain(SLOT));
+        blocks.push(ground.obtain(SLOT));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_drawer_sees_the_slab_it_draws_from() {
+    explore(4, || {
+        // One thread makes the slab; what the other draws from it, it can free.
+        let ground = Ground::new(2);
+        let other = spawn(&ground, |ground| ground.spend(ground.obtain(SLOT)));
+        ground.spend(ground.obtain(SLOT));
+        assert_eq!(ground.misuses(), 0);
+        other.join().expect("no panic");
+        assert_eq!(ground.misuses(), 0);
+        ground.finish();
+    });
+}
+
+#[test]
+fn a_taker_sees_the_slab_it_takes() {
+    explore(2, || {
+        // One thread makes a slab of the last page, fills it and frees a block: it is listed.
+        let ground = Ground::new(1);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, |ground| {
+            let mut blocks: Vec<_> = std::iter::from_fn(|| ground.malloc(SLOT)).collect();
+            ground.spend(blocks.pop().expect("one slot at least"));
+            blocks
+        });
+        if let Some(block) = ground.malloc(SLOT) {
+            ground.spend(block);
+        }
+        let mut blocks = other.join().expect("no panic");
+        assert_eq!(ground.misuses(), 0);
+        blocks.push(rest);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_page_in_transit_serves_a_smaller_class() {
+    explore(3, || {
+        // One page is left. If it becomes a slab of the larger class, it has a slot for the
+        // smaller one too, which must not be told NULL meanwhile.
+        let ground = Ground::new(1);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, |ground| ground.malloc(SLOT));
+        let mine = ground.obtain(SLOT / 2);
+        let other = other.join().expect("no panic");
+        finish(&ground, other.into_iter().chain([mine, rest]).collect());
+    });
+}
+
+#[test]
+fn a_slab_reclaimed_in_vain_is_not_missed() {
+    explore(3, || {
+        // The only page is an idle slab. Who wants two pages reclaims it for nothing, and who
+        // wants a slot must get one all the same.
+        let ground = Ground::new(1);
+        let block = ground.obtain(SLOT);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        ground.spend(block);
+        let other = spawn(&ground, |ground| ground.malloc(2 * PAGE));
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        assert_eq!(other.join().expect("no panic"), None);
+        finish(&ground, vec![mine, rest]);
+    });
+}
+
+#[test]
+fn a_run_in_transit_serves_a_slot() {
+    explore(3, || {
+        // A thread gives up all pages but those of a run that it takes again: there is always
+        // a page for the other.
+        let ground = Ground::new(0);
+        let run = ground.obtain(8 * PAGE);
+        let rest = ground.obtain(8 * PAGE);
+        let other = spawn(&ground, move |ground| {
+            ground.free(run);
+            ground.malloc(4 * PAGE)
+        });
+        let mine = ground.malloc(SLOT);
+        let run = other
+            .join()
+            .expect("no panic")
+            .expect("half of what was freed");
+        finish(&ground, mine.into_iter().chain([run, rest]).collect());
+    });
+}
+
+#[test]
+fn free_against_refill() {
+    explore(4, || {
+        // The stripe's slab is full, but for what is freed while its crosser lets go of it.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let (first, second) = (blocks.remove(0), blocks.remove(0));
+        let other = spawn(&ground, move |ground| {
+            ground.spend(first);
+            ground.spend(second);
+        });
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        other.join().expect("no panic");
+        let more = ground.obtain(SLOT);
+        ground.spend(more);
+        blocks.push(mine);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn retire_against_reclaim() {
+    explore(2, || {
+        // The stripe has a slab without a block: one thread draws from it, the other wants all.
+        let ground = Ground::new(1);
+        let block = ground.obtain(SLOT);
+        ground.spend(block);
+        let other = spawn(&ground, |ground| {
+            let all = ground.malloc(MIN_CAPACITY);
+            if let Some(all) = all {
+                ground.write(all);
+            }
+            all
+        });
+        let mine = ground.malloc(SLOT);
+        if let Some(block) = mine {
+            ground.write(block);
+        }
+        let all = other.join().expect("no panic");
+        assert!(mine.is_some() != all.is_some(), "one of them, and not both");
+        finish(&ground, mine.into_iter().chain(all).collect());
+    });
+}
+
+#[test]
+fn a_large_free_against_a_small_malloc() {
+    explore(4, || {
+        let ground = Ground::new(1);
+        let all = ground.obtain(MIN_CAPACITY);
+        ground.write(all);
+        let other = spawn(&ground, move |ground| ground.spend(all));
+        let mine = ground.malloc(SLOT);
+        if let Some(block) = mine {
+            ground.write(block);
+        }
+        other.join().expect("no panic");
+        finish(&ground, mine.into_iter().collect());
+    });
+}
+
+#[test]
+fn run_against_run() {
+    explore(4, || {
+        // There is room for one of 10 pages and one of 6, but not for two of 10.
+        let ground = Ground::new(16);
+        let take = |bytes: u64| {
+            move |ground: &Ground| {
+                let block = ground.malloc(bytes);
+                if let Some(block) = block {
+                    ground.write_pages(block, bytes);
+                }
+                block
+            }
+        };
+        let other = spawn(&ground, take(10 * PAGE));
+        let mine = take(10 * PAGE)(&ground);
+        let other = other.join().expect("no panic");
+        assert!(
+            mine.is_some() != other.is_some(),
+            "one of them, and not both"
+        );
+        let rest = ground.obtain(6 * PAGE);
+        finish(
+            &ground,
+            mine.into_iter().chain(other).chain([rest]).collect(),
+        );
+    });
+}
+
+#[test]
+fn run_against_run_across_words() {
+    explore(4, || {
+        // 66 pages are two words of the set: one thread claims both, the other the second.
+        let ground = Ground::with_capacity(66 * PAGE, 0);
+        let other = spawn(&ground, |ground| ground.malloc(66 * PAGE));
+        let mine = ground.malloc(2 * PAGE);
+        let other = other.join().expect("no panic");
+        assert!(mine.is_some() || other.is_some(), "one of them gets on");
+        finish(&ground, mine.into_iter().chain(other).collect());
+    });
+}
+
+#[test]
+fn double_free_race() {
+    explore(4, || {
+        let ground = Ground::new(1);
+        let (block, neighbour) = (ground.obtain(SLOT), ground.obtain(SLOT));
+        let other = spawn(&ground, move |ground| ground.free(block));
+        ground.free(block);
+        other.join().expect("no panic");
+        assert_eq!(ground.misuses(), 1, "one free of the two is refused");
+        finish(&ground, vec![neighbour]);
+    });
+}
+
+#[test]
+fn double_free_race_of_a_run() {
+    explore(4, || {
+        let ground = Ground::new(1);
+        let block = ground.obtain(3 * PAGE);
+        let other = spawn(&ground, move |ground| ground.free(block));
+        ground.free(block);
+        other.join().expect("no panic");
+        assert_eq!(ground.misuses(), 1, "one free of the two is refused");
+        ground.finish();
+    });
+}
