@@ -54,6 +54,12 @@ pub const fn slot_bytes(class: u32) -> u32 {
     multiplier << shift
 }
 
+/// Largest power of two that all multiples of the slot size are multiples of.
+#[must_use]
+pub const fn alignment(class: u32) -> u32 {
+    1 << slot_bytes(class).trailing_zeros()
+}
+
 /// Binary logarithm of a power of two that is at least the slot size, and less than twice of it
 /// above 256 bytes.
 #[inline(always)]

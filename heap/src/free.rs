@@ -4,6 +4,7 @@
 //! already 0, it was freed before or never allocated. Then nothing changed, and the misuse is
 //! counted.
 
+use crate::cold;
 use crate::counters::Misuse;
 use crate::entry::{Entry, Kind};
 use crate::heap::Heap;
@@ -26,13 +27,13 @@ impl Heap {
         }
         let address = pointer as u64;
         let Some((page, entry)) = self.look_up(address) else {
-            self.resident().report_misuse(Misuse::Foreign, address);
+            cold::report(self, Misuse::Foreign, address, 1);
             return;
         };
         match entry.kind() {
             Kind::Slab => self.free_slot(page, entry, address),
-            Kind::Run => self.resident().free_run(page, entry, address),
-            Kind::Blank => self.resident().report_misuse(Misuse::NotAllocated, address),
+            Kind::Run => cold::free_run(self, page, entry, address),
+            Kind::Blank => cold::report(self, Misuse::NotAllocated, address, 1),
         }
     }
 
@@ -80,32 +81,20 @@ impl Heap {
             if taken != 0 {
                 self.release(head, entry, taken.count_ones());
             }
-            if bits.count_ones() < group.count_ones() {
-                self.resident().report_repeats(
-                    group.count_ones() - bits.count_ones(),
-                    slot,
-                    address,
-                );
+            let repeated = group.count_ones() - bits.count_ones();
+            if repeated != 0 {
+                // Some lanes freed the same block, or had a pointer into the middle of one.
+                let misuse = if slot.is_some() {
+                    Misuse::NotAllocated
+                } else {
+                    Misuse::Interior
+                };
+                cold::report(self, misuse, address, repeated);
             }
         }
         taken = warp::shuffle(active, taken, leader);
         if taken & bit == 0 && slot.is_some() {
-            self.resident().report_misuse(Misuse::NotAllocated, address);
-        }
-    }
-
-    /// Counts lanes of a group beyond its distinct slots: some freed the same block, and those
-    /// without a slot had a pointer into the middle of one.
-    #[cold]
-    #[inline(never)]
-    fn report_repeats(&self, count: u32, slot: Option<u32>, address: u64) {
-        let misuse = if slot.is_some() {
-            Misuse::NotAllocated
-        } else {
-            Misuse::Interior
-        };
-        for _ in 0..count {
-            self.report_misuse(misuse, address);
+            cold::report(self, Misuse::NotAllocated, address, 1);
         }
     }
 }

@@ -287,13 +287,13 @@ impl Heap {
         )
     }
 
-    /// Counts a refused free.
+    /// Counts refused frees.
     #[cold]
     #[inline(never)]
-    pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64) {
+    pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64, count: u32) {
         // Relaxed: diagnostics, read when the device is idle.
         let globals = self.globals();
-        globals.misuses[misuse as usize].fetch_add(1, Ordering::Relaxed);
+        globals.misuses[misuse as usize].fetch_add(u64::from(count), Ordering::Relaxed);
         let _first = globals.first_misused[misuse as usize].compare_exchange(
             0,
             address,

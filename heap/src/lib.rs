@@ -37,6 +37,7 @@ extern crate scatterheap_simt as simt;
 
 pub mod array;
 pub mod class;
+mod cold;
 pub mod counters;
 pub mod entry;
 mod free;

@@ -10,6 +10,7 @@
 //! warp, and no lane leaves before the last of them.
 
 use crate::class;
+use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{COUNT_BYTES, Heap};
 use crate::ticket::Ticket;
@@ -34,7 +35,7 @@ impl Heap {
     pub fn malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
-            return self.resident().malloc_run(bytes, 1);
+            return cold::malloc_run(self, bytes, 1);
         }
         self.malloc_slot(class::class_of(bytes as u32), bytes)
     }
@@ -115,7 +116,7 @@ impl Heap {
         let claimed = drawn && bit != 0;
         let failed = warp::ballot(active, drawn && !claimed) & group;
         if failed != 0 && failed.trailing_zeros() == lane {
-            self.resident().give_back_units(ticket, failed.count_ones());
+            cold::give_back(self, ticket, failed.count_ones());
         }
         // What the leader's acquire saw, its mates see.
         warp::sync(active);
@@ -150,7 +151,7 @@ impl Heap {
     /// Gives back units that found no slot.
     #[cold]
     #[inline(never)]
-    fn give_back_units(&self, ticket: Ticket, count: u32) {
+    pub(crate) fn give_back_units(&self, ticket: Ticket, count: u32) {
         self.release(
             ticket.page(),
             Entry::slab(ticket.class(), ticket.order()),

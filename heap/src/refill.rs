@@ -3,6 +3,7 @@
 //! The crosser of a stripe lets go of the old slab, finds another, and publishes it; the others
 //! try again for a while, and then help themselves elsewhere (see [`crate::scavenge`]).
 
+use crate::cold;
 use crate::heap::{Heap, own_stripe};
 use crate::layout::ClassInfo;
 use crate::page_set::WORD_PAGES;
@@ -69,20 +70,16 @@ impl Heap {
             if before.left() >= count.cast_signed() {
                 return before;
             }
-            return self
-                .resident()
-                .draw_beyond(class << 16 | index, count, before, 0);
+            return cold::draw(self, class << 16 | index, count, before, 0);
         }
-        let seen = stripe.look();
-        self.resident()
-            .draw_beyond(class << 16 | index, count, seen, attempt)
+        cold::draw(self, class << 16 | index, count, stripe.look(), attempt)
     }
 
     /// The rest of [`draw`](Self::draw) for a group that did not get all it drew (attempt 0,
     /// `word` is what it drew from), or comes again (`word` is what it sees now).
     #[cold]
     #[inline(never)]
-    fn draw_beyond(&self, place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket {
+    pub(crate) fn draw_beyond(&self, place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket {
         let (class, index) = (place >> 16, place & 0xffff);
         let stripe = self.stripe(class, index);
         let mut before = word;

@@ -1,6 +1,7 @@
 //! The rest of the malloc family: zeroed, aligned, resized.
 
 use crate::class;
+use crate::cold;
 use crate::counters::{Failure, Misuse};
 use crate::entry::Kind;
 use crate::heap::Heap;
@@ -24,7 +25,7 @@ impl Heap {
         if !block.is_null() {
             // SAFETY: the block has that many bytes and is this thread's alone. Blocks are
             // multiples of 16 bytes, and aligned so.
-            unsafe { fill_words(block.cast(), bytes.div_ceil(8)) };
+            unsafe { fill_with_zero(block.cast(), bytes) };
         }
         block
     }
@@ -40,7 +41,7 @@ impl Heap {
         }
         match self.aligned_class(bytes, alignment) {
             Some(class) => self.malloc_slot(class, bytes),
-            None => self.resident().malloc_run(bytes, alignment),
+            None => cold::malloc_run(self, bytes, alignment),
         }
     }
 
@@ -107,8 +108,7 @@ impl Heap {
         }
         let usable = self.usable_size(pointer);
         if usable == 0 {
-            self.resident()
-                .report_misuse(Misuse::NotAllocated, pointer as u64);
+            cold::report(self, Misuse::NotAllocated, pointer as u64, 1);
             return ptr::null_mut();
         }
         if bytes <= usable && usable - bytes <= usable / 2 {
@@ -116,10 +116,10 @@ impl Heap {
         }
         let block = self.malloc(bytes);
         if !block.is_null() {
-            // SAFETY: both blocks have that many bytes, which are multiples of 8 in both; they
+            // SAFETY: both blocks have that many bytes, rounded up to 16, and are aligned so; they
             // are different blocks, and the old one dies here as the caller promises.
             unsafe {
-                copy_words(pointer.cast(), block.cast(), bytes.min(usable).div_ceil(8));
+                copy(pointer.cast(), block.cast(), bytes.min(usable));
                 self.free(pointer);
             }
         }
@@ -127,25 +127,38 @@ impl Heap {
     }
 }
 
-/// Sets `count` words to zero.
+/// What `calloc` and `realloc` move at once: a vector of 16 bytes, as which blocks are aligned.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Chunk([u64; 2]);
+
+/// Bytes of a [`Chunk`].
+const CHUNK_BYTES: u64 = 16;
+
+/// Chunks that hold `bytes`.
+fn chunks(bytes: u64) -> usize {
+    usize::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(0)
+}
+
+/// Sets as many chunks as hold `bytes` to zero.
 ///
 /// # Safety
 ///
-/// `words` must point to `count` words that the caller may write.
-unsafe fn fill_words(words: *mut u64, count: u64) {
-    for index in 0..usize::try_from(count).unwrap_or(0) {
+/// `block` must be aligned to chunks and have that many that the caller may write.
+unsafe fn fill_with_zero(block: *mut Chunk, bytes: u64) {
+    for index in 0..chunks(bytes) {
         // SAFETY: as the caller promises.
-        unsafe { words.add(index).write(0) };
+        unsafe { block.add(index).write(Chunk([0; 2])) };
     }
 }
 
-/// Copies `count` words.
+/// Copies as many chunks as hold `bytes`.
 ///
 /// # Safety
 ///
 /// As for `ptr::copy_nonoverlapping`.
-unsafe fn copy_words(from: *const u64, to: *mut u64, count: u64) {
-    for index in 0..usize::try_from(count).unwrap_or(0) {
+unsafe fn copy(from: *const Chunk, to: *mut Chunk, bytes: u64) {
+    for index in 0..chunks(bytes) {
         // SAFETY: as the caller promises.
         unsafe { to.add(index).write(from.add(index).read()) };
     }

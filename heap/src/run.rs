@@ -85,7 +85,7 @@ impl Heap {
     #[inline(never)]
     pub(crate) fn free_run(&self, page: u32, entry: Entry, address: u64) {
         if self.page_address(page) != address {
-            self.report_misuse(Misuse::Interior, address);
+            self.report_misuse(Misuse::Interior, address, 1);
             return;
         }
         // AcqRel: of two that free the same run, one sees that it is gone; and what this thread
@@ -99,7 +99,7 @@ impl Heap {
         if taken.is_ok() && entry.kind() == Kind::Run {
             self.give_run(page, entry.run_pages());
         } else {
-            self.report_misuse(Misuse::NotAllocated, address);
+            self.report_misuse(Misuse::NotAllocated, address, 1);
         }
     }
 }

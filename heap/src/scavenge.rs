@@ -8,6 +8,7 @@
 //! nothing taken was on its way (the sets' counts say so). Otherwise the caller comes again: it
 //! waits for others to get on, never for a lock, and never where other lanes wait for it.
 
+use crate::class;
 use crate::counters::Failure;
 use crate::heap::{Heap, own_stripe};
 use crate::refill::{Search, ticket_slab};
@@ -49,6 +50,10 @@ impl Heap {
         }
         let mut settled = look != Look::UNSETTLED;
         for larger in class + 1..self.layout().class_count {
+            // The request may be for the alignment that slots of its own class have.
+            if class::alignment(larger) < class::alignment(class) {
+                continue;
+            }
             let look = self.look_at_larger(larger, count);
             if let Some(ticket) = look.ticket() {
                 return ticket;

@@ -17,6 +17,7 @@
 //! change, or who took the slab out of its class's set. It *owns* the slab then: nobody else can
 //! raise its use. A bitmap is all zero whenever its slab is retired, so nobody ever clears one.
 
+use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
 use crate::page_set::{WORD_PAGES, low_bits};
@@ -132,7 +133,7 @@ impl Heap {
         let before = self.usage(head).fetch_sub(count, Ordering::AcqRel);
         if before & INSTALLED == 0 {
             let slab = Slab::new(head, entry.class(), entry.order());
-            self.resident().change_state(slab, before, before - count);
+            cold::change_state(self, slab, before, before - count);
         }
     }
 
@@ -144,7 +145,7 @@ impl Heap {
 
     /// Does what lowering the use from `before` to `after` asks of the thread that did it.
     #[inline(never)]
-    fn change_state(&self, slab: Slab, before: u32, after: u32) {
+    pub(crate) fn change_state(&self, slab: Slab, before: u32, after: u32) {
         if after & INSTALLED != 0 {
             return;
         }

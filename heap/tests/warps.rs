@@ -56,11 +56,11 @@ fn explore(scenario: impl Fn() + Clone + Send + Sync + 'static) {
         let explored = catch_unwind(AssertUnwindSafe(|| {
             // Random schedules try anything; those of priorities try a few changes at depth.
             if seed % 4 != 0 {
-                let scheduler = RandomScheduler::new_from_seed(seed, 1);
-                shuttle::Runner::new(scheduler, config).run(run);
+                let random = RandomScheduler::new_from_seed(seed, 1);
+                shuttle::Runner::new(random, config).run(run);
             } else {
-                let scheduler = PctScheduler::new_from_seed(seed, DEPTH, PRIORITISED);
-                shuttle::Runner::new(scheduler, config).run(run);
+                let prioritising = PctScheduler::new_from_seed(seed, DEPTH, PRIORITISED);
+                shuttle::Runner::new(prioritising, config).run(run);
             }
         }));
         if let Err(panic) = explored {
@@ -311,7 +311,7 @@ fn warps_of_all_lengths() {
         let (warps, lanes) = (1 + random(3), 2 + random(31) / (1 + random(3)));
         let [warps, lanes] = [warps, lanes].map(|number| u32::try_from(number).expect("small"));
         on_warps(&ground, warps, lanes, |ground, _, _| {
-            churn(ground, 4, || random(600) + 1)
+            churn(ground, 4, || random(600) + 1);
         });
     });
 }

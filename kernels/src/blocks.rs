@@ -93,6 +93,20 @@ kernel! {
 }
 
 kernel! {
+    /// Every thread frees its block, whatever is in it.
+    pub struct Release = "scatterheap_kernel_release";
+    fn body(arguments: &BlocksArguments) {
+        let Some(index) = arguments.index() else { return };
+        // SAFETY: as in `Allocate`; nobody else uses the block.
+        unsafe {
+            let block = arguments.block(index);
+            arguments.heap.free(block.address as *mut u8);
+            block.address = 0;
+        }
+    }
+}
+
+kernel! {
     /// Every thread checks its block's content and frees it.
     pub struct CheckAndFree = "scatterheap_kernel_check_and_free";
     fn body(arguments: &BlocksArguments) {

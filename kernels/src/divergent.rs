@@ -1,11 +1,11 @@
 //! Lanes that go their own ways: different calls, sizes, orders and lifetimes in one warp.
 
+use crate::blocks::Block;
 use crate::churn::RoundsArguments;
 use crate::pattern;
 use crate::sizes::mix;
 use crate::tally::{Count, Counts};
 use core::alloc::Layout;
-use core::ptr;
 use heap::Heap;
 use simt::{kernel, thread};
 
@@ -55,7 +55,7 @@ unsafe fn allocate(heap: &Heap, choice: u64, bytes: u64, counts: &mut Counts) ->
 
 kernel! {
     /// Every lane chooses each round, by a hash, whether to work at all, how, and whether to keep
-    /// the block for the next round.
+    /// the block for the next round. It holds one block.
     pub struct Divergent = "scatterheap_kernel_divergent";
     fn body(arguments: &RoundsArguments) {
         let thread = u64::from(thread::index_1d());
@@ -63,32 +63,24 @@ kernel! {
             return;
         }
         let mut counts = Counts::default();
-        let mut kept: (*mut u8, u64) = (ptr::null_mut(), 0);
-        let owner = arguments.first_owner + thread;
-        // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
+        let heap = &arguments.heap;
+        // SAFETY: the host gave a heap, a table of a block a thread, and a tally.
         unsafe {
-            let heap = &arguments.heap;
-            for round in 0..=arguments.rounds {
+            let (held, owner) = arguments.held(thread, 0);
+            for round in 0..arguments.rounds {
                 let choice = mix(arguments.sizes.seed ^ thread << 24 ^ round);
-                if choice.is_multiple_of(8) && round < arguments.rounds {
+                if choice.is_multiple_of(8) {
                     continue;
                 }
-                let (block, bytes) = kept;
-                if !block.is_null() && !(choice >> 3).is_multiple_of(4) || round == arguments.rounds {
-                    if !block.is_null() {
-                        let intact = pattern::is_intact(block, bytes, owner);
-                        counts.add(Count::Corrupt, u64::from(!intact));
-                        heap.free(block);
-                        counts.add(Count::Operations, 1);
-                    }
-                    kept.0 = ptr::null_mut();
+                if !(choice >> 3).is_multiple_of(4) {
+                    held.check_and_free(heap, owner, &mut counts);
                 }
-                if kept.0.is_null() && round < arguments.rounds {
+                if held.address == 0 {
                     let bytes = arguments.sizes.of(thread, round);
                     let block = allocate(heap, choice >> 5, bytes, &mut counts);
                     if counts.allocated(heap, block, bytes) {
                         pattern::fill(block, bytes, owner);
-                        kept = (block, bytes);
+                        *held = Block { address: block as u64, bytes };
                     }
                 }
             }

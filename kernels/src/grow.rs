@@ -1,5 +1,6 @@
 //! Blocks that double by `realloc`, as a growing vector does.
 
+use crate::blocks::Block;
 use crate::churn::RoundsArguments;
 use crate::pattern;
 use crate::tally::{Count, Counts};
@@ -7,7 +8,7 @@ use simt::{kernel, thread};
 
 kernel! {
     /// Every thread grows a block from the least size, doubling it until it would pass the most,
-    /// and checks the old content in the new block each time.
+    /// checks the old content in the new block each time, and holds the last block.
     pub struct Grow = "scatterheap_kernel_grow";
     fn body(arguments: &RoundsArguments) {
         let thread = u64::from(thread::index_1d());
@@ -15,11 +16,12 @@ kernel! {
             return;
         }
         let mut counts = Counts::default();
-        let owner = arguments.first_owner + thread;
-        // SAFETY: the host gave a heap and a tally; each block is this thread's until freed.
+        let heap = &arguments.heap;
+        // SAFETY: the host gave a heap, a table of a block a thread, and a tally.
         unsafe {
-            let heap = &arguments.heap;
+            let (held, owner) = arguments.held(thread, 0);
             for _ in 0..arguments.rounds {
+                held.check_and_free(heap, owner, &mut counts);
                 let mut bytes = arguments.sizes.least;
                 let mut block = heap.malloc(bytes);
                 if !counts.allocated(heap, block, bytes) {
@@ -37,8 +39,7 @@ kernel! {
                     bytes *= 2;
                     pattern::fill(block, bytes, owner);
                 }
-                heap.free(block);
-                counts.add(Count::Operations, 1);
+                *held = Block { address: block as u64, bytes };
             }
             counts.report(arguments.tally);
         }

@@ -8,10 +8,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::toolchain::workspace;
+use crate::toolchain::{cargo, workspace};
 
 /// Explore the interleavings of the allocator's protocols (loom) and warps (shuttle)
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub struct ModelArguments {
     /// Schedules of each test of the warps [default: what the tests find enough]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -86,10 +86,8 @@ pub fn run(arguments: ModelArguments) -> Result<()> {
 
 fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArguments) -> Command {
     let name = explorer.name();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command
-        .current_dir(workspace())
         .args(["test", "--release", "--package", package, "--test", test])
         .arg("--target-dir")
         .arg(workspace().join("target").join(name))
@@ -113,10 +111,11 @@ mod tests {
     use super::*;
     use std::ffi::OsStr;
 
-    fn variable<'a>(command: &'a Command, name: &str) -> Option<Option<&'a OsStr>> {
+    /// What the command's environment has under a name: nothing, `-` if it is removed, or a value.
+    fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a OsStr> {
         command
             .get_envs()
-            .find_map(|(key, value)| (key == name).then_some(value))
+            .find_map(|(key, value)| (key == name).then_some(value.unwrap_or("-".as_ref())))
     }
 
     fn arguments(schedules: Option<u64>, seed: Option<u64>) -> ModelArguments {
@@ -131,11 +130,11 @@ mod tests {
     #[test]
     fn flags_of_the_environment_are_replaced() {
         let command = command(Explorer::Loom, "a", "b", &arguments(None, None));
-        assert_eq!(variable(&command, "CARGO_ENCODED_RUSTFLAGS"), Some(None));
         assert_eq!(
-            variable(&command, "RUSTFLAGS"),
-            Some(Some("--cfg loom".as_ref()))
+            variable(&command, "CARGO_ENCODED_RUSTFLAGS"),
+            Some("-".as_ref())
         );
+        assert_eq!(variable(&command, "RUSTFLAGS"), Some("--cfg loom".as_ref()));
         assert_eq!(variable(&command, "SCATTERHEAP_SCHEDULES"), None);
     }
 
@@ -144,13 +143,10 @@ mod tests {
         for (schedules, expected) in [(None, "1"), (Some(7), "7")] {
             let arguments = arguments(schedules, Some(42));
             let command = command(Explorer::Shuttle, "a", "b", &arguments);
-            assert_eq!(
-                variable(&command, "SCATTERHEAP_SEED"),
-                Some(Some("42".as_ref()))
-            );
+            assert_eq!(variable(&command, "SCATTERHEAP_SEED"), Some("42".as_ref()));
             assert_eq!(
                 variable(&command, "SCATTERHEAP_SCHEDULES"),
-                Some(Some(expected.as_ref()))
+                Some(expected.as_ref())
             );
         }
     }

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -24,6 +25,44 @@ pub fn run(command: &mut Command) -> Result<String> {
         complaint.trim()
     };
     bail!("`{line}` failed ({}): {complaint}", output.status)
+}
+
+/// Runs a command to its end, and lets it use the terminal.
+pub fn show(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{}`", line_of(command)))?;
+    if !status.success() {
+        bail!(
+            "`{}` failed ({status}); see what it printed above",
+            line_of(command)
+        );
+    }
+    Ok(())
+}
+
+/// Runs a command to its end, shows each line of its output as it comes, and also gives it to
+/// `see`. Its errors go where ours go.
+pub fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<()> {
+    let line = line_of(command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{line}`"))?;
+    let mut output = BufReader::new(child.stdout.take().context("its output is piped")?);
+    let mut bytes = Vec::new();
+    let mut screen = io::stdout().lock();
+    while output.read_until(b'\n', &mut bytes)? > 0 {
+        screen.write_all(&bytes)?;
+        screen.flush()?;
+        see(String::from_utf8_lossy(&bytes).trim_end());
+        bytes.clear();
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("`{line}` failed ({status}); see what it printed above");
+    }
+    Ok(())
 }
 
 /// Runs a command and says whether it could be started and succeeded.
@@ -63,6 +102,17 @@ mod tests {
             "{message}"
         );
         assert!(message.ends_with("no luck"), "{message}");
+    }
+
+    #[test]
+    fn lines_are_seen_as_they_come() {
+        let mut seen = Vec::new();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo one; echo two; exit 1"]);
+        let error = watch(&mut shell, |line| seen.push(line.to_owned())).expect_err("it exits 1");
+        assert_eq!(seen, ["one", "two"]);
+        assert!(error.to_string().contains("exit 1` failed"), "{error}");
+        assert!(show(&mut shell).is_err());
     }
 
     #[test]

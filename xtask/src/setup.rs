@@ -49,11 +49,12 @@ fn kernel_compiler() -> Result<KernelCompiler> {
 }
 
 /// Whether packages are installed with `apt-get`.
-fn is_debian() -> bool {
+pub fn is_debian() -> bool {
     Path::new("/etc/debian_version").exists() && find_program("apt-get").is_some()
 }
 
-fn install_packages(packages: &[&str]) -> Result<()> {
+/// Installs packages of the distribution.
+pub fn install_packages(packages: &[&str]) -> Result<()> {
     println!("running apt-get install {}", packages.join(" "));
     run(privileged("apt-get")?.args(["update", "--quiet"]))?;
     run(privileged("apt-get")?

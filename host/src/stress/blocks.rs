@@ -1,12 +1,12 @@
 //! Workloads in launches: all allocate, all fill, overlap is looked for, all check and free.
 
-use super::{Progress, Run, Settings};
+use super::{Progress, Run, Settings, Workload};
 use crate::device::Grid;
 use crate::error::Result;
 use crate::heap::Heap;
 use crate::memory::Memory;
 use crate::tally::DeviceTally;
-use kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill};
+use kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill, Release};
 use kernels::overlap::{GRANULE_BYTES, MarkGranules, OverlapArguments};
 use kernels::sizes::Sizes;
 use kernels::tally::Count;
@@ -99,6 +99,7 @@ pub struct Filled<'a> {
 ///
 /// If the device fails.
 pub fn fill<'a>(heap: &'a Heap, settings: &Settings) -> Result<Filled<'a>> {
+    settings.check(Workload::Mixed, heap)?;
     let device = heap.device();
     let mut filled = Filled {
         heap,
@@ -147,11 +148,10 @@ impl Filled<'_> {
         let device = self.heap.device();
         let tally = DeviceTally::new(device)?;
         let arguments = self.arguments(&tally)?;
-        // SAFETY: as in `fill`. The blocks were never filled, so what the check of their content
-        // counts is not looked at.
+        // SAFETY: as in `fill`.
         unsafe {
             self.heap
-                .launch::<CheckAndFree>(Grid::of(self.settings.threads), &arguments)?;
+                .launch::<Release>(Grid::of(self.settings.threads), &arguments)?;
         }
         device.synchronize()
     }

@@ -22,6 +22,9 @@ use simt::kernel::Kernel;
 /// Is told how much of the work is done, and how much there is.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
+/// Number of the first owner of blocks.
+const FIRST_OWNER: u64 = 1;
+
 /// What the parts of a workload share.
 struct Run<'a> {
     heap: &'a Heap,
@@ -53,7 +56,8 @@ impl Run<'_> {
             tally: self.tally.address(),
             rounds: u64::from(rounds),
             sizes: self.sizes(round),
-            first_owner: 1 + (u64::from(round) << 40),
+            first_owner: FIRST_OWNER + (u64::from(round) << 40),
+            held: 0,
         })
     }
 
@@ -64,7 +68,17 @@ impl Run<'_> {
     /// As for [`crate::Device::launch`].
     unsafe fn timed<K: Kernel>(&mut self, arguments: &K::Arguments) -> Result<()> {
         // SAFETY: as the caller promises.
-        self.seconds += unsafe { self.heap.device().time::<K>(self.grid(), arguments)? };
+        unsafe { self.timed_on::<K>(self.grid(), arguments) }
+    }
+
+    /// [`timed`](Self::timed) on another grid than one of the workload's threads.
+    ///
+    /// # Safety
+    ///
+    /// As for [`crate::Device::launch`].
+    unsafe fn timed_on<K: Kernel>(&mut self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
+        // SAFETY: as the caller promises.
+        self.seconds += unsafe { self.heap.device().time::<K>(grid, arguments)? };
         Ok(())
     }
 

@@ -123,8 +123,13 @@ impl Settings {
         }
     }
 
-    /// Refuses settings that make no sense.
-    pub(super) fn check(&self, workload: Workload, heap: &Heap) -> Result<()> {
+    /// Refuses settings that make no sense for a workload on a heap.
+    ///
+    /// # Errors
+    ///
+    /// If there are no threads or rounds, sizes are out of order or larger than the heap, or
+    /// smaller than the workload's blocks must be.
+    pub fn check(&self, workload: Workload, heap: &Heap) -> Result<()> {
         let bad = |asked: String, advice: &'static str| Err(Error::BadSettings { asked, advice });
         let letterhead = matches!(workload, Workload::CrossWarp | Workload::Exhaust);
         if self.threads == 0 || self.rounds == 0 {

@@ -1,0 +1,50 @@
+//! Calls out of the fast paths.
+//!
+//! ptxas gives a kernel as many registers as the deepest call path under it needs. Called
+//! directly, the slow paths would cost every kernel that calls `malloc` 130 registers, and with
+//! them three quarters of its warps; under a limit, ptxas spills on the fast path instead, where
+//! each acquire throws what was spilled out of the cache. So on a GPU the slow paths are called
+//! through pointers that the compiler cannot see through: they keep the registers that the caller
+//! needs themselves, on the stack, where a refill does not notice. What is measured is in
+//! `docs/performance.md`.
+//!
+//! Elsewhere these are plain calls.
+
+use crate::counters::Misuse;
+use crate::entry::Entry;
+use crate::heap::Heap;
+use crate::slab::Slab;
+use crate::ticket::Ticket;
+
+/// The function behind a pointer, in a way that the compiler does not know which it is.
+#[inline(always)]
+fn opaque<F: Copy>(function: &'static F) -> F {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // SAFETY: a reference is valid for reads.
+        unsafe { core::ptr::read_volatile(function) }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    *function
+}
+
+/// Defines a cold call of a method of the heap in its metadata.
+macro_rules! cold {
+    ($name:ident: $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+        #[inline(always)]
+        pub(crate) fn $name(heap: &Heap, $($argument: $type),*) $(-> $result)? {
+            fn call(heap: &Heap, $($argument: $type),*) $(-> $result)? {
+                heap.$method($($argument),*)
+            }
+            static CALL: fn(&Heap, $($type),*) $(-> $result)? = call;
+            opaque(&CALL)(heap.resident(), $($argument),*)
+        }
+    };
+}
+
+cold!(draw: draw_beyond(place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket);
+cold!(give_back: give_back_units(ticket: Ticket, count: u32));
+cold!(malloc_run: malloc_run(bytes: u64, alignment: u64) -> *mut u8);
+cold!(change_state: change_state(slab: Slab, before: u32, after: u32));
+cold!(free_run: free_run(page: u32, entry: Entry, address: u64));
+cold!(report: report_misuse(misuse: Misuse, address: u64, count: u32));

@@ -1,0 +1,465 @@
+//! The embedded PTX: that no atomic lost its ordering or scope on the way through the compiler,
+//! that nothing is missing, and what CUDA's assembler makes of it for every supported GPU.
+//!
+//! The assembler is looked for where `cargo xtask setup` puts it, in the CUDA toolkit and on the
+//! search path. Without one, the tests that need it print a line `skipped: ptxas: …`.
+#![cfg(feature = "cuda")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::{env, thread};
+
+use scatterheap::embedded::KERNELS;
+use scatterheap::kernels::{
+    bench, blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
+};
+use scatterheap::simt::kernel::Kernel;
+
+/// What a kernel may use of a multiprocessor.
+struct Limits {
+    /// Bytes of stack of a thread.
+    stack: u64,
+    /// Registers of a thread.
+    registers: u64,
+}
+
+/// The stack is that of the slow path, which `malloc` calls out of line.
+const LIMITS_OF_MALLOC: Limits = Limits {
+    stack: 32,
+    registers: 136,
+};
+const LIMITS_OF_FREE: Limits = Limits {
+    stack: 0,
+    registers: 50,
+};
+
+/// The GPU that the limits are for.
+const MEASURED: &str = "sm_90";
+/// The other GPUs that both modules are assembled for. The module for `sm_75` is also assembled
+/// for its own GPU.
+const ALSO_ASSEMBLED: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"];
+
+/// Kernels that time `malloc`.
+const ALLOCATE: [&str; 3] = [
+    bench::AllocateUniform::NAME,
+    bench::AllocateMixed::NAME,
+    bench::AllocateOfWarps::NAME,
+];
+
+/// Kernels that time `free`.
+const FREE: [&str; 2] = [bench::Free::NAME, bench::FreeOfWarps::NAME];
+
+/// All other kernels.
+const OTHER_ENTRIES: [&str; 16] = [
+    bench::StoreFloor::NAME,
+    bench::StoreFloorOfWarps::NAME,
+    blocks::Allocate::NAME,
+    blocks::Fill::NAME,
+    blocks::Release::NAME,
+    blocks::CheckAndFree::NAME,
+    churn::Churn::NAME,
+    divergent::Divergent::NAME,
+    exchange::Exchange::NAME,
+    exchange::EmptyMailboxes::NAME,
+    exhaust::Exhaust::NAME,
+    exhaust::Recover::NAME,
+    grow::Grow::NAME,
+    initialise::Initialise::NAME,
+    overlap::MarkGranules::NAME,
+    replay::Replay::NAME,
+];
+
+/// Functions that other languages call: those of `kernels/src/exports.rs`.
+const EXPORTS: [&str; 6] = [
+    "scatterheap_malloc",
+    "scatterheap_calloc",
+    "scatterheap_realloc",
+    "scatterheap_aligned_alloc",
+    "scatterheap_free",
+    "scatterheap_usable_size",
+];
+
+/// Opcodes, as (beginning, end), without which the heap's happens-before edges are not there. That
+/// each module has them also shows that the scanner sees the modules' atomics at all.
+const RELIED_ON: [(&str, &str); 3] = [
+    ("atom.acquire.gpu.", ".add.u64"),
+    ("atom.acquire.gpu.", ".or.b32"),
+    ("atom.release.gpu.", ".and.b32"),
+];
+
+/// The module of a baseline.
+fn module(capability: (u32, u32)) -> &'static str {
+    KERNELS
+        .iter()
+        .find(|source| source.capability == capability)
+        .unwrap_or_else(|| panic!("no module for {capability:?}"))
+        .ptx
+}
+
+/// The opcodes of a piece of PTX, such as `atom.acquire.gpu.global.add.u64`, in order.
+fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
+    ptx.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        // Inline assembly puts several instructions into one line.
+        .flat_map(|line| line.split([';', '{', '}']))
+        .filter_map(|instruction| {
+            instruction
+                .split_whitespace()
+                .find(|word| !word.starts_with('@') && !word.ends_with(':'))
+        })
+        .filter(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
+}
+
+/// What is wrong with an opcode that touches memory other threads touch, if anything is.
+fn fault(opcode: &str) -> Option<&'static str> {
+    let mut parts = opcode.split('.');
+    let operation = parts.next()?;
+    let parts: Vec<&str> = parts.collect();
+    let has = |names: &[&str]| parts.iter().any(|part| names.contains(part));
+    let ordered = has(&["relaxed", "acquire", "release", "acq_rel", "sc"]);
+    let scoped = has(&["gpu"]);
+    let must_be_ordered = match operation {
+        "atom" | "red" | "multimem" | "fence" | "membar" => true,
+        // Without ordering and scope they are plain, for memory that one thread owns.
+        "ld" | "st" => ordered || scoped || has(&["weak"]),
+        _ => return None,
+    };
+    if has(&["volatile", "mmio"]) {
+        Some("volatile says neither ordering nor scope")
+    } else if has(&["cta", "cluster", "sys"]) {
+        Some("the scope is not the device")
+    } else if has(&["weak"]) || !must_be_ordered {
+        None
+    } else if !ordered {
+        Some("no ordering")
+    } else if !scoped {
+        Some("no scope")
+    } else {
+        None
+    }
+}
+
+#[test]
+fn the_scanner_finds_what_is_wrong() {
+    for line in [
+        "\tatom.global.or.b32 \t%r5, [%rd7], %r4;",
+        "\tatom.gpu.global.or.b32 %r5, [%rd7], %r4;",
+        "\tatom.acquire.global.or.b32 %r5, [%rd7], %r4;",
+        "\tatom.acquire.cta.global.or.b32 %r5, [%rd7], %r4;",
+        "\tatom.acquire.sys.global.or.b32 %r5, [%rd7], %r4;",
+        "\t@%p1 atom.global.add.u64 %rd1, [%rd7], %rd4;",
+        "\t@!%p1 red.global.add.u64 [%rd7], %rd4;",
+        "$L__BB0_1: red.relaxed.global.add.u64 [%rd7], %rd4;",
+        "\tld.volatile.global.u64 %rd1, [%rd7];",
+        "\tst.volatile.u32 [%rd7], %r1;",
+        "\tld.acquire.global.u64 %rd1, [%rd7];",
+        "\tld.relaxed.sys.global.u64 %rd1, [%rd7];",
+        "\tld.mmio.relaxed.sys.global.u64 %rd1, [%rd7];",
+        "\tst.release.cta.global.u64 [%rd7], %rd1;",
+        "\tmembar.gl;",
+        "\tfence.acq_rel.sys;",
+        "\tfence.acq_rel;",
+        "\tfence.proxy.alias;",
+        "\t{ .reg .pred p; setp.ne.u32 p, %r1, 0; @p atom.global.exch.b32 %r1, [%rd1], 0; }",
+    ] {
+        let found: Vec<_> = opcodes(line)
+            .filter(|opcode| fault(opcode).is_some())
+            .collect();
+        assert_eq!(found.len(), 1, "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn the_scanner_lets_pass_what_is_right() {
+    for line in [
+        "\tatom.acq_rel.gpu.global.cas.b64 %rd1, [%rd2], %rd3, %rd4;",
+        "\t@%p1 red.relaxed.gpu.global.add.u64 [%rd7], %rd4;",
+        "\tld.acquire.gpu.global.u64 %rd1, [%rd7];",
+        "\tst.release.gpu.global.u32 [%rd7], %r1;",
+        "\tld.v2.b32 \t{%r1, %r2}, [%rd7];",
+        "\tld.param.b64 %rd1, [scatterheap_malloc_param_0];",
+        "\tst.weak.global.u32 [%rd7], %r1;",
+        "\tfence.acq_rel.gpu;",
+        "\tfence.sc.gpu;",
+        "\tredux.sync.add.u32 %r1, %r2, %r3;",
+        "\t// atom.global.or.b32 is what the compiler made of it",
+    ] {
+        let found: Vec<_> = opcodes(line)
+            .filter(|opcode| fault(opcode).is_some())
+            .collect();
+        assert!(found.is_empty(), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn every_shared_access_has_ordering_and_scope() {
+    for source in KERNELS {
+        let faults: BTreeSet<String> = opcodes(source.ptx)
+            .filter_map(|opcode| Some(format!("{opcode}: {}", fault(opcode)?)))
+            .collect();
+        assert!(faults.is_empty(), "{:?}: {faults:#?}", source.capability);
+        for (beginning, end) in RELIED_ON {
+            assert!(
+                opcodes(source.ptx)
+                    .any(|opcode| opcode.starts_with(beginning) && opcode.ends_with(end)),
+                "{:?}: no {beginning}*{end}",
+                source.capability
+            );
+        }
+    }
+}
+
+/// Names of the symbols that a directive such as `.visible .entry` declares.
+fn symbols<'a>(ptx: &'a str, directive: &str) -> BTreeSet<&'a str> {
+    ptx.lines()
+        .filter_map(|line| line.strip_prefix(directive)?.strip_suffix('('))
+        // A function's name comes after what it returns.
+        .filter_map(|line| line.rsplit([' ', ')']).next())
+        .collect()
+}
+
+#[test]
+fn every_symbol_is_there_and_no_other() {
+    let entries = ALLOCATE
+        .into_iter()
+        .chain(FREE)
+        .chain(OTHER_ENTRIES)
+        .collect();
+    let exports = EXPORTS.into_iter().collect();
+    for source in KERNELS {
+        let capability = source.capability;
+        assert_eq!(
+            symbols(source.ptx, ".visible .entry "),
+            entries,
+            "{capability:?}"
+        );
+        assert_eq!(
+            symbols(source.ptx, ".visible .func "),
+            exports,
+            "{capability:?}"
+        );
+    }
+}
+
+/// The text of a kernel, from its name to its closing brace.
+fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
+    let start = ptx
+        .find(&format!(".visible .entry {entry}("))
+        .unwrap_or_else(|| panic!("no entry {entry}"));
+    let end = ptx[start..].find("\n}").expect("a kernel ends");
+    &ptx[start..start + end]
+}
+
+#[test]
+fn timed_kernels_keep_nothing_in_local_memory() {
+    for source in KERNELS {
+        for entry in ALLOCATE.into_iter().chain(FREE) {
+            let body = body(source.ptx, entry);
+            assert!(
+                !body.contains("__local_depot"),
+                "{entry}, {:?}",
+                source.capability
+            );
+            assert!(
+                opcodes(body).any(|opcode| opcode.starts_with("atom.")),
+                "{entry}"
+            );
+        }
+    }
+}
+
+#[test]
+fn modules_are_for_their_baselines() {
+    let has_redux = |ptx| opcodes(ptx).any(|opcode| opcode.starts_with("redux."));
+    let turing = module((7, 5));
+    assert!(turing.contains("\n.target sm_75\n") && !has_redux(turing));
+    let ampere = module((8, 0));
+    assert!(ampere.contains("\n.target sm_80\n"));
+}
+
+/// What to do without it.
+const NO_PTXAS: &str = "not found; `cargo xtask setup` installs it";
+
+/// CUDA's assembler: the one that `cargo xtask setup` installs, else the CUDA toolkit's.
+fn ptxas() -> Option<PathBuf> {
+    // Asked at run time, so that the test runs without its sources too.
+    let root = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let toolkits = ["CUDA_HOME", "CUDA_PATH"]
+        .into_iter()
+        .filter_map(env::var_os)
+        .map(|toolkit| Path::new(&toolkit).join("bin"));
+    let search_path = env::var_os("PATH").unwrap_or_default();
+    [Path::new(&root).join(".tools/cuda/bin")]
+        .into_iter()
+        .chain(toolkits)
+        .chain([PathBuf::from("/usr/local/cuda/bin")])
+        .chain(env::split_paths(&search_path))
+        .map(|directory| directory.join(format!("ptxas{}", env::consts::EXE_SUFFIX)))
+        .find(|program| program.is_file())
+}
+
+/// A directory of this process, removed when it is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("scatterheap-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind lies in the system's temporary directory and does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Assembles the module of a baseline for a GPU, and returns what the assembler reported.
+fn assemble(
+    ptxas: &Path,
+    scratch: &Scratch,
+    baseline: (u32, u32),
+    gpu: &str,
+    options: &[&str],
+) -> String {
+    let name = format!("{}{}-{gpu}", baseline.0, baseline.1);
+    let input = scratch.0.join(format!("{name}.ptx"));
+    fs::write(&input, module(baseline)).expect("the scratch directory is writable");
+    let output = Command::new(ptxas)
+        .args(["-arch", gpu])
+        .args(options)
+        .arg("-o")
+        .arg(scratch.0.join(format!("{name}.cubin")))
+        .arg(&input)
+        .output()
+        .expect("ptxas starts");
+    let report = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{baseline:?} for {gpu}: {report}");
+    report.into_owned()
+}
+
+/// What the assembler says of a kernel.
+#[derive(Debug, Default)]
+struct Usage {
+    stack: u64,
+    spilled: u64,
+    registers: u64,
+}
+
+/// Reads what `ptxas -v` prints: lines that name a function, and lines about the last one named.
+fn usage(report: &str) -> BTreeMap<String, Usage> {
+    let mut usage: BTreeMap<String, Usage> = BTreeMap::new();
+    let mut function = String::new();
+    for line in report.lines() {
+        if let Some((_, name)) = line.split_once("Compiling entry function '") {
+            name.split('\'')
+                .next()
+                .unwrap_or_default()
+                .clone_into(&mut function);
+        } else if let Some((_, name)) = line.split_once("Function properties for ") {
+            name.trim().clone_into(&mut function);
+        } else {
+            let words: Vec<&str> = line
+                .split([' ', ','])
+                .filter(|word| !word.is_empty())
+                .collect();
+            for (index, word) in words.iter().enumerate() {
+                let Ok(number) = word.parse::<u64>() else {
+                    continue;
+                };
+                let entry = usage.entry(function.clone()).or_default();
+                match words[index + 1..] {
+                    ["bytes", "stack", "frame", ..] => entry.stack = number,
+                    ["bytes", "spill", ..] => entry.spilled += number,
+                    ["registers", ..] => entry.registers = number,
+                    _ => {}
+                }
+            }
+        }
+    }
+    usage
+}
+
+#[test]
+fn a_report_of_the_assembler_is_read() {
+    let report = "\
+ptxas info    : Compiling entry function 'kernel' for 'sm_90'
+ptxas info    : Function properties for kernel
+    32 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 136 registers, used 0 barriers, 40 bytes cumulative stack size
+ptxas info    : Function properties for helper
+    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+    let usage = usage(report);
+    let kernel = &usage["kernel"];
+    assert_eq!(
+        (kernel.stack, kernel.spilled, kernel.registers),
+        (32, 12, 136)
+    );
+    assert_eq!(usage["helper"].stack, 16);
+}
+
+/// On a GPU a spill is a slow malloc, and registers decide how many warps run at once.
+#[test]
+fn timed_kernels_stay_within_their_limits() {
+    let Some(ptxas) = ptxas() else {
+        println!("skipped: ptxas: what kernels use ({NO_PTXAS})");
+        return;
+    };
+    let scratch = Scratch::new("usage");
+    let usage = usage(&assemble(&ptxas, &scratch, (8, 0), MEASURED, &["-v"]));
+    let allocate = ALLOCATE.map(|name| (name, LIMITS_OF_MALLOC));
+    let free = FREE.map(|name| (name, LIMITS_OF_FREE));
+    let mut excesses = Vec::new();
+    for (name, limits) in allocate.into_iter().chain(free) {
+        let used = usage
+            .get(name)
+            .unwrap_or_else(|| panic!("ptxas says nothing of {name}"));
+        let Usage {
+            stack,
+            spilled,
+            registers,
+        } = *used;
+        let line = format!(
+            "{name} on {MEASURED}: {registers} registers (at most {}), {stack} bytes of stack (at most {}), {spilled} spilled",
+            limits.registers, limits.stack
+        );
+        println!("{line}");
+        assert!(registers > 0, "{name}: ptxas reports no registers");
+        if registers > limits.registers || stack > limits.stack || spilled > 0 {
+            excesses.push(line);
+        }
+    }
+    assert!(excesses.is_empty(), "{excesses:#?}");
+}
+
+#[test]
+fn every_supported_gpu_can_be_assembled_for() {
+    let Some(ptxas) = ptxas() else {
+        println!("skipped: ptxas: assembling for every GPU ({NO_PTXAS})");
+        return;
+    };
+    let scratch = Scratch::new("assembled");
+    let mut tasks = vec![((7, 5), "sm_75"), ((7, 5), MEASURED)];
+    for gpu in ALSO_ASSEMBLED {
+        tasks.extend([((7, 5), gpu), ((8, 0), gpu)]);
+    }
+    let tasks = Mutex::new(tasks);
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let task = tasks.lock().expect("no other worker panicked").pop();
+                    let Some((baseline, gpu)) = task else { break };
+                    // Whether it can be assembled does not depend on optimisation.
+                    assemble(&ptxas, &scratch, baseline, gpu, &["-O1"]);
+                }
+            });
+        }
+    });
+}

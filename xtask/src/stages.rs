@@ -1,0 +1,176 @@
+//! The stages of a long task: a heading and the time for each, what was skipped, and a summary.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process::watch;
+
+/// How a test says that it did not run: `skipped: NAME: REASON` at the beginning of a line.
+const SKIPPED: &str = "skipped: ";
+
+/// The stages that ran so far.
+#[derive(Default)]
+pub struct Stages {
+    done: Vec<Stage>,
+    skipped: Skipped,
+}
+
+struct Stage {
+    name: &'static str,
+    passed: bool,
+    took: Duration,
+}
+
+/// What was skipped: the rest of each line that said so.
+#[derive(Default)]
+struct Skipped(Vec<String>);
+
+impl Stages {
+    /// Runs a stage under a heading.
+    pub fn run(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.time(name, |_| work())
+    }
+
+    /// Runs a command as a stage under a heading, and collects what it skips.
+    pub fn command(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
+        self.time(name, |skipped| watch(command, |line| skipped.see(line)))
+    }
+
+    /// Notes that a stage was skipped.
+    pub fn skip(&mut self, name: &str, reason: &str) {
+        let line = format!("{SKIPPED}{name}: {reason}");
+        println!("\n{line}");
+        self.skipped.see(&line);
+    }
+
+    fn time(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(&mut Skipped) -> Result<()>,
+    ) -> Result<()> {
+        println!("\n== {name} ==");
+        let start = Instant::now();
+        let result = work(&mut self.skipped);
+        let stage = Stage {
+            name,
+            passed: result.is_ok(),
+            took: start.elapsed(),
+        };
+        println!("== {stage} ==");
+        self.done.push(stage);
+        result.with_context(|| format!("stage `{name}`"))
+    }
+
+    /// Stages, seconds, and what was skipped. `gpus` is how many GPUs there are, if known.
+    pub fn summary(&self, gpus: Option<usize>) -> String {
+        let mut text = String::from("\n== summary ==\n");
+        for stage in &self.done {
+            let _ = writeln!(text, "{stage}");
+        }
+        let total: Duration = self.done.iter().map(|stage| stage.took).sum();
+        let passed = self.done.iter().filter(|stage| stage.passed).count();
+        let (of, seconds) = (self.done.len(), total.as_secs_f64());
+        let _ = writeln!(text, "{passed} of {of} stages passed in {seconds:.1} s");
+        text + &self.skipped.summary(gpus)
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verdict = if self.passed { "ok" } else { "FAILED" };
+        let seconds = self.took.as_secs_f64();
+        write!(formatter, "{:<24} {verdict:<6} {seconds:>7.1} s", self.name)
+    }
+}
+
+impl Skipped {
+    fn see(&mut self, line: &str) {
+        if let Some(what) = line.strip_prefix(SKIPPED)
+            && !self.0.iter().any(|known| known == what)
+        {
+            self.0.push(what.to_owned());
+        }
+    }
+
+    fn summary(&self, gpus: Option<usize>) -> String {
+        let (for_gpus, others): (Vec<_>, Vec<_>) =
+            self.0.iter().partition(|what| what.contains("GPU"));
+        let mut text = String::new();
+        for what in others {
+            let _ = writeln!(text, "{SKIPPED}{what}");
+        }
+        let mut names: Vec<&str> = for_gpus.iter().map(|what| name_of(what)).collect();
+        names.dedup();
+        let list = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", names.join(", "))
+        };
+        let count = names.len();
+        let suites = if count == 1 { "suite" } else { "suites" };
+        match gpus {
+            Some(gpus @ 1..) => {
+                let _ = writeln!(text, "GPUs: {gpus}; {count} device {suites} skipped{list}");
+            }
+            Some(0) => {
+                let _ = writeln!(text, "no GPU: {count} device {suites} skipped{list}");
+            }
+            None => {}
+        }
+        text
+    }
+}
+
+/// What was skipped, without the reason.
+fn name_of(what: &str) -> &str {
+    what.split([':', '(', ',']).next().unwrap_or(what).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::bail;
+
+    #[test]
+    fn what_is_skipped_for_want_of_a_gpu_is_counted_and_named() {
+        let mut stages = Stages::default();
+        for line in [
+            "test one ... ok",
+            "skipped: ptxas: not found",
+            "skipped: stress on a device: no GPU",
+            "skipped: stress on a device: no GPU",
+            "skipped: snapshots (no GPU)",
+        ] {
+            stages.skipped.see(line);
+        }
+        assert!(stages.run("first", || Ok(())).is_ok());
+        let summary = stages.summary(Some(0));
+        let lines: Vec<_> = summary.lines().rev().collect();
+        assert_eq!(
+            lines[0],
+            "no GPU: 2 device suites skipped (stress on a device, snapshots)"
+        );
+        assert_eq!(lines[1], "skipped: ptxas: not found");
+        assert!(
+            lines[2].starts_with("1 of 1 stages passed in "),
+            "{summary}"
+        );
+    }
+
+    #[test]
+    fn a_failing_stage_is_named_and_counted() {
+        let mut stages = Stages::default();
+        assert!(stages.run("first", || Ok(())).is_ok());
+        let error = stages
+            .run("second", || bail!("no luck"))
+            .expect_err("it failed");
+        assert_eq!(format!("{error:#}"), "stage `second`: no luck");
+        let summary = stages.summary(None);
+        assert!(summary.contains("1 of 2 stages passed"), "{summary}");
+        assert!(summary.contains("FAILED"), "{summary}");
+        assert!(!summary.contains("GPU"), "{summary}");
+    }
+}
