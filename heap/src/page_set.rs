@@ -170,29 +170,27 @@ impl PageSet {
         before & bit != 0
     }
 
-    /// Takes all of `mask` from word `index`, or nothing, and then the word as it is. The taker
-    /// owes a [`settle`](Self::settle).
+    /// Takes all of `mask` from word `index`, or nothing and false. The taker owes a
+    /// [`settle`](Self::settle).
     ///
-    /// # Errors
-    ///
-    /// The word found, when not all of `mask` was there.
+    /// One atomic, however many threads take from the word at once: a part that was there is put
+    /// back, and is still counted while it is gone.
     #[inline(always)]
-    pub fn take(&self, index: u32, mask: u64) -> Result<(), u64> {
-        let word = self.word(index);
-        let mut seen = word.load(Ordering::Relaxed);
-        while seen & mask == mask {
-            // Acquire: as in `remove`.
-            match word.compare_exchange(seen, seen & !mask, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => {
-                    if seen == mask {
-                        self.lower(index);
-                    }
-                    return Ok(());
-                }
-                Err(found) => seen = found,
+    #[must_use]
+    pub fn take(&self, index: u32, mask: u64) -> bool {
+        // Acquire: as in `remove`.
+        let before = self.word(index).fetch_and(!mask, Ordering::Acquire);
+        if before & mask == mask {
+            if before == mask {
+                self.lower(index);
             }
+            return true;
         }
-        Err(seen)
+        if before & mask != 0 {
+            self.insert(index, before & mask);
+            self.raise_epoch();
+        }
+        false
     }
 
     /// The first word at or after `from` that the summaries show to have members.
@@ -301,8 +299,9 @@ mod tests {
         with_set(64, |set| {
             set.announce(8);
             set.insert(0, 0b1111_0000_1111);
-            assert_eq!(set.take(0, 0b11_0000), Err(0b1111_0000_1111));
-            assert_eq!(set.take(0, 0b11), Ok(()));
+            assert!(!set.take(0, 0b11_1000));
+            assert_eq!(set.word(0).load(Ordering::Relaxed), 0b1111_0000_1111);
+            assert!(set.take(0, 0b11));
             assert_eq!(set.word(0).load(Ordering::Relaxed), 0b1111_0000_1100);
         });
     }

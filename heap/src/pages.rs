@@ -48,35 +48,34 @@ fn block_starts(word: u64, order: u32) -> u64 {
     starts & aligned
 }
 
-/// Takes an aligned block of `2^order` pages from one word.
+/// Takes an aligned block of `2^order` pages from one word, the first at or after position
+/// `from` (round the word) if it can: threads that begin apart do not take from each other.
 #[inline(always)]
-fn take_block(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
-    let mut word = pages.word(index).load(Ordering::Relaxed);
+fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Option<u32> {
     loop {
-        let starts = block_starts(word, order);
+        let starts = block_starts(pages.word(index).load(Ordering::Relaxed), order);
         if starts == 0 {
             return None;
         }
-        let start = starts.trailing_zeros();
-        match pages.take(index, low_bits(1 << order) << start) {
-            Ok(()) => return Some(index * WORD_PAGES + start),
-            Err(found) => word = found,
+        let start = (starts.rotate_right(from).trailing_zeros() + from) % WORD_PAGES;
+        if pages.take(index, low_bits(1 << order) << start) {
+            return Some(index * WORD_PAGES + start);
         }
     }
 }
 
 impl Heap {
     /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
-    /// Callers with different `skip` try different words first.
+    /// Callers with different `scatter`, in pages, try different blocks first.
     #[inline(never)]
-    pub(crate) fn take_block(&self, order: u32, skip: u32) -> Option<u32> {
+    pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
         let pages = self.free_pages();
-        let start = pages.nth_word(skip);
+        let start = pages.nth_word(scatter / WORD_PAGES);
         let (mut from, mut end) = (start, pages.word_count());
         loop {
             match pages.next_word(from) {
                 Some(index) if index < end => {
-                    if let Some(page) = take_block(pages, index, order) {
+                    if let Some(page) = take_block(pages, index, order, scatter % WORD_PAGES) {
                         return Some(page);
                     }
                     from = index + 1;
@@ -99,7 +98,7 @@ impl Heap {
         let mut seen = 0;
         for index in 0..pages.word_count() {
             seen += pages.word(index).load(Ordering::Relaxed).count_ones();
-            if let Some(page) = take_block(pages, index, order) {
+            if let Some(page) = take_block(pages, index, order, 0) {
                 return Found(page);
             }
         }
@@ -161,7 +160,7 @@ fn claim_run(pages: &PageSet, first: u32, length: u32) -> bool {
     let mut claimed = 0;
     let mut failed = false;
     for_each_word(first, length, |index, mask| {
-        failed = failed || pages.take(index, mask).is_err();
+        failed = failed || !pages.take(index, mask);
         if !failed {
             claimed += mask.count_ones();
         }

@@ -90,8 +90,9 @@ impl Heap {
             }
         }
         if before.left() >= 0 {
-            if self.refill(stripe, before) || before.left() > 0 {
-                return before;
+            let drawn = self.cross(stripe, before, count);
+            if drawn.left() > 0 {
+                return drawn;
             }
         } else if attempt < PATIENCE {
             return Ticket::empty(class);
@@ -99,10 +100,24 @@ impl Heap {
         self.scavenge(class, count)
     }
 
-    /// The crosser's duty: replaces the slab of the stripe, whose word was `before`. False if
-    /// there is none to be had; the stripe is empty then.
+    /// What a group that drew `count` units from a stripe as its crosser gets: what was left of
+    /// the old slab, or else units of the new one, which it does not have to draw.
+    pub(crate) fn cross(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+        if before.left() > 0 {
+            self.refill(stripe, before, 0);
+            return before;
+        }
+        self.refill(stripe, before, count)
+    }
+
+    /// The crosser's duty: replaces the slab of the stripe, whose word was `before`, and keeps
+    /// `reserved` units of the new one. Gives the new word before they were drawn; an empty one if
+    /// there is no slab to be had, as the stripe is then.
+    ///
+    /// A crosser without units must reserve some: else others may find the slab idle and reclaim
+    /// it before the crosser comes again, and two could do that to each other for ever.
     #[inline(never)]
-    pub(crate) fn refill(&self, stripe: &Stripe, before: Ticket) -> bool {
+    fn refill(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
         let class = before.class();
         let globals = self.globals();
         if before.has_slab() {
@@ -117,14 +132,15 @@ impl Heap {
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            stripe.publish(ticket.following(before));
+            let left = (ticket.left() - reserved.cast_signed()).max(0);
+            stripe.publish(ticket.with_left(left).following(before));
             self.listed(class).raise_epoch();
             self.settle(obtained, slab);
-            return true;
+            return ticket;
         }
         globals.installed.0.fetch_sub(1, Ordering::Relaxed);
         stripe.publish(Ticket::empty(class).following(before));
-        false
+        Ticket::empty(class)
     }
 
     /// The ticket by which all that is free in an owned slab can be drawn. The fuller the slab,
@@ -210,7 +226,7 @@ impl Heap {
             let mut order = self.wished_order(info, count) + 1;
             while order > info.least_order {
                 order -= 1;
-                if let Some(page) = self.take_block(order, self.skip(class, order)) {
+                if let Some(page) = self.take_block(order, self.scatter(class, order)) {
                     return self.make_slab(page, class, order);
                 }
             }
@@ -224,15 +240,15 @@ impl Heap {
         }
     }
 
-    /// Words of the free set to skip: the searchers of all stripes spread over as many words as
-    /// they need in all, from the front on.
-    fn skip(&self, class: u32, order: u32) -> u32 {
+    /// Where in the free pages to begin to look: the searchers of all stripes spread over as many
+    /// pages as they need in all, from the front on.
+    fn scatter(&self, class: u32, order: u32) -> u32 {
         // Relaxed: a hint.
         let stripes = self.globals().installed.0.load(Ordering::Relaxed);
-        let words = ((stripes << order) / WORD_PAGES).max(1);
+        let pages = stripes << order;
         let place = own_stripe().wrapping_mul(0x9e37_79b9) ^ class.wrapping_mul(0x85eb_ca6b);
-        // The upper half of the product: place / 2^32 * words.
-        ((u64::from(place) * u64::from(words)) >> 32) as u32
+        // The upper half of the product: place / 2^32 * pages.
+        ((u64::from(place) * u64::from(pages)) >> 32) as u32
     }
 
     /// Order that a new slab should have while `count` pages are free.

@@ -156,12 +156,12 @@ impl Heap {
                 continue;
             }
             // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
-            let before = stripe.draw(count);
-            if (0..count.cast_signed()).contains(&before.left()) {
-                self.refill(stripe, before);
+            let mut drawn = stripe.draw(count);
+            if (0..count.cast_signed()).contains(&drawn.left()) {
+                drawn = self.cross(stripe, drawn, count);
             }
-            if before.left() > 0 {
-                return Look(before.0);
+            if drawn.left() > 0 {
+                return Look(drawn.0);
             }
         }
         result
@@ -181,12 +181,19 @@ impl Heap {
                     continue;
                 }
                 let left = seen.left().cast_unsigned();
-                if self.looks_idle(seen.page(), left) && stripe.detach(seen) {
+                if !self.looks_idle(seen.page(), left) {
+                    continue;
+                }
+                // Who finds the stripe empty must know that pages are on their way.
+                let slab = ticket_slab(seen);
+                self.free_pages().announce(slab.pages());
+                if stripe.detach(seen) {
                     // Relaxed: a hint.
                     globals.installed.0.fetch_sub(1, Ordering::Relaxed);
-                    self.uninstall(ticket_slab(seen), left);
+                    self.uninstall(slab, left);
                     found = true;
                 }
+                self.free_pages().settle(slab.pages());
             }
         }
         found

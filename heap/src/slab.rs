@@ -21,7 +21,7 @@ use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
 use crate::page_set::{WORD_PAGES, low_bits};
-use simt::atomic::{DeviceAtomicU32, Ordering};
+use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
 /// Flag in a slab's use: a stripe has it.
 pub(crate) const INSTALLED: u32 = 1 << 31;
@@ -128,9 +128,9 @@ impl Heap {
     /// Gives back `count` slots or units of a slab.
     #[inline(always)]
     pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
-        // AcqRel: the release half makes this thread's changes (to the block, and to the bitmap)
-        // visible to whoever lowers the use to zero; the acquire half is for that one.
-        let before = self.usage(head).fetch_sub(count, Ordering::AcqRel);
+        // Release: makes this thread's changes (to the block, and to the bitmap) visible to
+        // whoever lowers the use to zero, and acquires in `change_state`.
+        let before = self.usage(head).fetch_sub(count, Ordering::Release);
         if before & INSTALLED == 0 {
             let slab = Slab::new(head, entry.class(), entry.order());
             cold::change_state(self, slab, before, before - count);
@@ -138,8 +138,8 @@ impl Heap {
     }
 
     fn lower_usage(&self, slab: Slab, amount: u32) {
-        // AcqRel: as in `release`.
-        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::AcqRel);
+        // Release: as in `release`.
+        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Release);
         self.change_state(slab, before, before - amount);
     }
 
@@ -149,6 +149,8 @@ impl Heap {
         if after & INSTALLED != 0 {
             return;
         }
+        // Acquire: what all who lowered the use before did comes before what follows.
+        fence(Ordering::Acquire);
         let slots = self.layout().slots(slab.class(), slab.order());
         let was_listed = before < slots;
         match (was_listed, after) {
