@@ -56,6 +56,14 @@ pub const fn stripe_mask(class: u32, page_shift: u32, stripes_log2: u32, budget_
     (1 << log2) - 1
 }
 
+/// Slots of a slab of `2^order` pages of `2^page_shift` bytes.
+#[inline(always)]
+#[must_use]
+pub const fn slots(page_shift: u32, class: u32, order: u32) -> u32 {
+    // In units of 8 bytes both fit 32 bits: slabs are at most 2 GiB.
+    (1 << (page_shift + order - 3)) / (class::slot_bytes(class) >> 3)
+}
+
 /// Shape of a heap. Plain old data, computed alike by the host and the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -234,11 +242,9 @@ impl Layout {
     }
 
     /// Slots of a slab of `2^order` pages.
-    #[inline(always)]
     #[must_use]
     pub fn slots(&self, class: u32, order: u32) -> u32 {
-        // In units of 8 bytes both fit 32 bits: slabs are at most 2 GiB.
-        (1_u32 << (self.page_shift + order - 3)) / (class::slot_bytes(class) >> 3)
+        slots(self.page_shift, class, order)
     }
 
     /// What class `class` is like in this heap.

@@ -13,6 +13,7 @@ use crate::class;
 use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{COUNT_BYTES, Heap};
+use crate::layout;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -138,7 +139,8 @@ impl Heap {
         if ticket.density() != 0 {
             // Relaxed: a guess, which the atomic below verifies. The last unit of a slab may
             // span past its last slot.
-            let slots = self.layout().slots(ticket.class(), ticket.order());
+            let page_shift = u32::from(self.page_shift);
+            let slots = layout::slots(page_shift, ticket.class(), ticket.order());
             let end = (slots - (slot & !31)).min(32);
             let inside = span & (u32::MAX >> (32 - end));
             wanted = lowest_bits(!word.load(Ordering::Relaxed) & inside, units);

@@ -20,6 +20,7 @@
 use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
+use crate::layout;
 use crate::page_set::{WORD_PAGES, low_bits};
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
@@ -83,13 +84,16 @@ impl Heap {
         &unsafe { self.slabs.get(page) }.usage
     }
 
-    /// Slots not in use, of a slab that the caller owns.
+    /// Slots of a slab.
+    pub(crate) fn slots(&self, slab: Slab) -> u32 {
+        layout::slots(u32::from(self.page_shift), slab.class(), slab.order())
+    }
+
+    /// Slots not in use, of a slab that the caller owns or is the crosser of.
     pub(crate) fn slots_free(&self, slab: Slab) -> u32 {
-        // Relaxed: only frees can run beside the owner, and they only raise the result.
-        let used = self.usage(slab.page()).load(Ordering::Relaxed);
-        self.layout()
-            .slots(slab.class(), slab.order())
-            .saturating_sub(used)
+        // Relaxed: only frees can run beside the caller, and they only raise the result.
+        let used = self.usage(slab.page()).load(Ordering::Relaxed) & !INSTALLED;
+        self.slots(slab).saturating_sub(used)
     }
 
     /// Whether a slab listed at `page` has at least an eighth of its slots free, as far as a look
@@ -112,12 +116,12 @@ impl Heap {
             .fetch_add(INSTALLED + units, Ordering::Relaxed);
     }
 
-    /// Reserves `units` of an owned slab for the caller. True if the slab still has slots beyond
+    /// Reserves `units` of a slab that the caller owns or is the crosser of. True if the slab still has slots beyond
     /// its use: the caller owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
         // Relaxed: the slab is listed with release next.
         let before = self.usage(slab.page()).fetch_add(units, Ordering::Relaxed);
-        before + units < self.layout().slots(slab.class(), slab.order())
+        before + units < self.slots(slab)
     }
 
     /// Takes a slab away from its stripe with `left` units that nobody has drawn.
@@ -151,7 +155,7 @@ impl Heap {
         }
         // Acquire: what all who lowered the use before did comes before what follows.
         fence(Ordering::Acquire);
-        let slots = self.layout().slots(slab.class(), slab.order());
+        let slots = self.slots(slab);
         let was_listed = before < slots;
         match (was_listed, after) {
             // Its lister or its taker may be at work on it. Who takes it out of the set decides.

@@ -279,24 +279,6 @@ impl Check<'_> {
         let roomy = !held && used < snapshot.slots(slab);
         let listed = snapshot.set_has(1 + class, page);
         self.expect(Rule::Listed, place, roomy.into(), listed.into());
-        if let Some(holder) = holder.filter(|holder| holder.ticket.density() == 0) {
-            self.undrawn(slab, holder);
-        }
-    }
-
-    /// With a density of one slot, a stripe's slab was empty when it got it, and the slots of the
-    /// units left were never handed out.
-    fn undrawn(&mut self, slab: Slab, holder: Holder) {
-        let first = (0_u32..)
-            .zip(self.snapshot.block_words(Region::Slab(slab)))
-            .find(|(_, word)| *word != 0)
-            .map(|(index, word)| 32 * index + word.trailing_zeros());
-        let left = holder.units_left();
-        if let Some(slot) = first.filter(|slot| *slot < left) {
-            let (page, class) = (slab.page(), slab.class());
-            let place = Place::Slab { page, class };
-            self.report(Rule::StripeUnits, place, left.into(), slot.into());
-        }
     }
 
     fn set(&mut self, set: u32) {

@@ -115,8 +115,6 @@ pub enum Rule {
     /// none: the group that draws the last replaces the slab before it leaves. (Found: the units,
     /// as a signed number.)
     StripeLeft,
-    /// Units of a density of one slot are free slots. (Found: the lowest slot that is not.)
-    StripeUnits,
     /// At most one stripe has a slab. (Expected and found: the indices of both.)
     StripeShared,
     /// The counter of stripes that have a slab is right.
@@ -155,7 +153,6 @@ impl Rule {
             Self::StripeEmpty => "a stripe without a slab is blank",
             Self::StripeSlab => "a stripe's slab is one of its class and order",
             Self::StripeLeft => "a stripe has between no and all units of its slab",
-            Self::StripeUnits => "units of one slot are free slots",
             Self::StripeShared => "at most one stripe has a slab",
             Self::InstalledCount => "the counter of stripes with a slab is right",
             Self::SetShape => "a set's constants are the layout's",
@@ -170,11 +167,7 @@ impl Rule {
     const fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Usage
-                | Self::StripeUnits
-                | Self::StripeShared
-                | Self::InstalledCount
-                | Self::SetCount
+            Self::Usage | Self::StripeShared | Self::InstalledCount | Self::SetCount
         )
     }
 }
