@@ -347,6 +347,8 @@ fn assemble(
 #[derive(Debug, Default)]
 struct Usage {
     stack: u64,
+    /// With what the kernel calls, where that is known.
+    stack_with_calls: u64,
     spilled: u64,
     registers: u64,
 }
@@ -376,6 +378,7 @@ fn usage(report: &str) -> BTreeMap<String, Usage> {
                 match words[index + 1..] {
                     ["bytes", "stack", "frame", ..] => entry.stack = number,
                     ["bytes", "spill", ..] => entry.spilled += number,
+                    ["bytes", "cumulative", "stack", ..] => entry.stack_with_calls = number,
                     ["registers", ..] => entry.registers = number,
                     _ => {}
                 }
@@ -400,6 +403,7 @@ ptxas info    : Function properties for helper
         (kernel.stack, kernel.spilled, kernel.registers),
         (32, 12, 136)
     );
+    assert_eq!(kernel.stack_with_calls, 40);
     assert_eq!(usage["helper"].stack, 16);
 }
 
@@ -421,11 +425,13 @@ fn timed_kernels_stay_within_their_limits() {
             .unwrap_or_else(|| panic!("ptxas says nothing of {name}"));
         let Usage {
             stack,
+            stack_with_calls,
             spilled,
             registers,
         } = *used;
         let line = format!(
-            "{name} on {MEASURED}: {registers} registers (at most {}), {stack} bytes of stack (at most {}), {spilled} spilled",
+            "{name} on {MEASURED}: {registers} registers (at most {}), \
+             {stack} bytes of stack (at most {}; {stack_with_calls} with calls), {spilled} spilled",
             limits.registers, limits.stack
         );
         println!("{line}");

@@ -97,6 +97,16 @@ impl Entry {
         (self.0 >> 32) as u32
     }
 
+    /// Slots of the slab, where pages have `2^page_shift` bytes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn slots(self, page_shift: u32) -> u32 {
+        class::divide(
+            1 << (page_shift + self.order() - self.shift()),
+            self.reciprocal(),
+        )
+    }
+
     /// Pages of the run.
     #[inline(always)]
     #[must_use]
@@ -142,6 +152,13 @@ mod tests {
                     entry.multiplier() << entry.shift(),
                     class::slot_bytes(class)
                 );
+                for page_shift in 10..25 {
+                    let bytes = 1_u64 << (page_shift + order);
+                    if bytes >= u64::from(class::slot_bytes(class)) {
+                        let slots = bytes / u64::from(class::slot_bytes(class));
+                        assert_eq!(u64::from(entry.slots(page_shift)), slots);
+                    }
+                }
             }
         }
     }

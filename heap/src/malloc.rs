@@ -115,12 +115,13 @@ impl Heap {
             nth_bit(won, mates.count_ones())
         };
         let claimed = drawn && bit != 0;
-        let failed = warp::ballot(active, drawn && !claimed) & group;
+        let failed = warp::ballot(active, drawn && !claimed);
+        // What the leader's acquire saw, its mates see.
+        warp::sync(active);
+        let failed = failed & group;
         if failed != 0 && failed.trailing_zeros() == lane {
             cold::give_back(self, ticket, failed.count_ones());
         }
-        // What the leader's acquire saw, its mates see.
-        warp::sync(active);
         if !claimed {
             return 0;
         }

@@ -104,10 +104,12 @@ impl PageSet {
         (self.state() >> 32) as u32
     }
 
-    /// Announces that `pages` members come.
+    /// Announces that `pages` members come, and raises the epoch: who counted without them must
+    /// not take them for others that are in transit.
     pub fn announce(&self, pages: u32) {
-        // Relaxed: the bits that follow are set with release.
-        self.state.fetch_add(u64::from(pages), Ordering::Relaxed);
+        // Relaxed: what makes the pages findable, or hides them, comes next and is a release.
+        self.state
+            .fetch_add(EPOCH + u64::from(pages), Ordering::Relaxed);
     }
 
     /// Says that `pages` taken members have arrived elsewhere.

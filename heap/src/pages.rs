@@ -50,16 +50,21 @@ fn block_starts(word: u64, order: u32) -> u64 {
 
 /// Takes an aligned block of `2^order` pages from one word, the first at or after position
 /// `from` (round the word) if it can: threads that begin apart do not take from each other.
+///
+/// # Errors
+///
+/// The word in which there was none.
 #[inline(always)]
-fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Option<u32> {
+fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32, u64> {
     loop {
-        let starts = block_starts(pages.word(index).load(Ordering::Relaxed), order);
+        let word = pages.word(index).load(Ordering::Relaxed);
+        let starts = block_starts(word, order);
         if starts == 0 {
-            return None;
+            return Err(word);
         }
         let start = (starts.rotate_right(from).trailing_zeros() + from) % WORD_PAGES;
         if pages.take(index, low_bits(1 << order) << start) {
-            return Some(index * WORD_PAGES + start);
+            return Ok(index * WORD_PAGES + start);
         }
     }
 }
@@ -75,7 +80,7 @@ impl Heap {
         loop {
             match pages.next_word(from) {
                 Some(index) if index < end => {
-                    if let Some(page) = take_block(pages, index, order, scatter % WORD_PAGES) {
+                    if let Ok(page) = take_block(pages, index, order, scatter % WORD_PAGES) {
                         return Some(page);
                     }
                     from = index + 1;
@@ -97,9 +102,9 @@ impl Heap {
         }
         let mut seen = 0;
         for index in 0..pages.word_count() {
-            seen += pages.word(index).load(Ordering::Relaxed).count_ones();
-            if let Some(page) = take_block(pages, index, order, 0) {
-                return Found(page);
+            match take_block(pages, index, order, 0) {
+                Ok(page) => return Found(page),
+                Err(word) => seen += word.count_ones(),
             }
         }
         Found::nothing(seen, count)

@@ -5,7 +5,7 @@ use crate::entry::{Entry, Kind};
 use crate::heap::{COUNT_BYTES, Heap, own_stripe};
 use crate::pages::Found;
 use core::ptr;
-use simt::atomic::Ordering;
+use simt::atomic::{Ordering, fence};
 use simt::time;
 
 /// Nanoseconds between two looks while pages are on their way.
@@ -57,6 +57,8 @@ impl Heap {
                 if self.reclaim_idle() {
                     continue;
                 }
+                // Acquire: whose change was seen in the search, its epoch is seen too.
+                fence(Ordering::Acquire);
                 if self.free_pages().epoch() == epoch {
                     return Err(if self.free_pages().count() >= length {
                         Failure::Fragmented

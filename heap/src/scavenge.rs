@@ -14,7 +14,7 @@ use crate::heap::{Heap, own_stripe};
 use crate::refill::{Search, ticket_slab};
 use crate::slab::Slab;
 use crate::ticket::Ticket;
-use simt::atomic::Ordering;
+use simt::atomic::{Ordering, fence};
 
 /// What one look at the places of a class gave: a ticket, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ impl Heap {
             }
             settled &= look != Look::UNSETTLED;
         }
+        // Acquire: whose change was seen in a search, its epoch is seen too.
+        fence(Ordering::Acquire);
         if !settled || self.epochs(class) != epoch {
             return Ticket::empty(class);
         }

@@ -135,9 +135,12 @@ impl Heap {
         // Release: makes this thread's changes (to the block, and to the bitmap) visible to
         // whoever lowers the use to zero, and acquires in `change_state`.
         let before = self.usage(head).fetch_sub(count, Ordering::Release);
-        if before & INSTALLED == 0 {
+        let after = before - count;
+        let slots = entry.slots(u32::from(self.page_shift));
+        // With the flag set, both are above any number of slots.
+        if after == 0 || (before >= slots && after < slots) {
             let slab = Slab::new(head, entry.class(), entry.order());
-            cold::change_state(self, slab, before, before - count);
+            cold::change_state(self, slab, before, after);
         }
     }
 

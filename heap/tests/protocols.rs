@@ -647,3 +647,17 @@ fn double_free_race_of_a_run() {
         ground.finish();
     });
 }
+
+#[test]
+fn a_larger_slab_reclaimed_in_vain_is_not_missed() {
+    explore(2, || {
+        let ground = Ground::new(1);
+        let block = ground.obtain(SLOT);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        ground.spend(block);
+        let other = spawn(&ground, |ground| ground.malloc(2 * PAGE));
+        let mine = ground.obtain(SLOT / 2);
+        assert_eq!(other.join().expect("no panic"), None);
+        finish(&ground, vec![mine, rest]);
+    });
+}

@@ -20,7 +20,8 @@ const CPU_COPIES: u64 = 8;
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Copies at once; as many as half of the heap holds if nothing is said.
+    /// Copies at once; as many as a quarter of the heap holds if nothing is said (lanes are not in
+    /// step, so the copies' peak is above the program's).
     pub copies: Option<u32>,
     /// Lanes that each copy is spread over.
     pub lanes: u32,
@@ -128,14 +129,14 @@ pub fn run(
     replay.report(summary.operations, summary.peak_live_bytes)
 }
 
-/// As many copies as half of the heap holds.
+/// As many copies as a quarter of the heap holds.
 fn usual_copies(heap: &Heap, peak_bytes: u64) -> u32 {
     let most = if heap.device().is_gpu() {
         MAX_COPIES
     } else {
         CPU_COPIES
     };
-    let copies = heap.capacity() / 2 / peak_bytes.max(1);
+    let copies = heap.capacity() / 4 / peak_bytes.max(1);
     u32::try_from(copies.clamp(1, most)).unwrap_or(1)
 }
 

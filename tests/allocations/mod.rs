@@ -1,8 +1,6 @@
 //! Blocks that a test allocates by the kernels that come along, and then looks at.
 
-use scatterheap::kernels::blocks::{
-    Allocate, Block, BlocksArguments, CheckAndFree, Fill, Release,
-};
+use scatterheap::kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill, Release};
 use scatterheap::kernels::sizes::Sizes;
 use scatterheap::kernels::tally::{COUNTS, Count};
 use scatterheap::simt::kernel::Kernel;

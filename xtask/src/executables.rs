@@ -99,9 +99,6 @@ mod tests {
         assert_eq!(executable(&library, root), None);
         let elsewhere = Path::new("/elsewhere");
         assert_eq!(executable(&message, elsewhere), None);
-        assert_eq!(
-            executable(&json!({"reason": "build-finished"}), root),
-            None
-        );
+        assert_eq!(executable(&json!({"reason": "build-finished"}), root), None);
     }
 }

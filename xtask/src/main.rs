@@ -1,8 +1,16 @@
 //! The project's own tasks, as `cargo xtask TASK`. This file only knows their names; each task has
 //! its file.
 
+mod checkers;
+mod demo;
+mod executables;
+mod gpu_bundle;
+mod model;
 mod process;
+mod record;
 mod setup;
+mod stages;
+mod test;
 mod toolchain;
 
 use std::process::ExitCode;
@@ -25,11 +33,22 @@ struct Arguments {
 enum Task {
     /// Install what building and checking GPU kernels needs: the kernel compiler and ptxas
     Setup,
+    /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
+    Demo,
+    Test(test::TestArguments),
+    Model(model::ModelArguments),
+    Record(record::RecordArguments),
+    GpuBundle(gpu_bundle::BundleArguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Setup => setup::run_setup(),
+        Task::Demo => demo::run(),
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Model(arguments) => model::run(arguments),
+        Task::Record(arguments) => record::run(arguments),
+        Task::GpuBundle(arguments) => gpu_bundle::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,8 @@ use anyhow::{Context, bail, ensure};
 use scatterheap_trace::{Conversion, Trace, convert};
 use tempfile::TempDir;
 
+use crate::toolchain::{cargo, workspace};
+
 /// Run a program and record every allocation that it makes
 #[derive(clap::Args, Debug)]
 pub struct RecordArguments {
@@ -40,15 +42,14 @@ pub struct RecordArguments {
 // By value: the arguments are made for this call alone.
 #[allow(clippy::needless_pass_by_value)]
 pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
-    let root = workspace_root();
     let Some((program, rest)) = arguments.command.split_first() else {
         bail!("no program to record; name one, as in `cargo xtask record -- sqlite3`");
     };
     let output = arguments
         .output
         .clone()
-        .unwrap_or_else(|| default_output(&root, program));
-    let recorder = build_recorder(&root)?;
+        .unwrap_or_else(|| default_output(program));
+    let recorder = build_recorder()?;
     let scratch = scratch_directory(arguments.scratch.clone().unwrap_or_else(env::temp_dir))?;
     let raw = scratch.path().join("recording");
 
@@ -79,23 +80,16 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The directory that holds the workspace.
-fn workspace_root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own).to_owned()
-}
-
 /// `traces/PROGRAM.sctrace` in the workspace.
-fn default_output(root: &Path, program: &OsStr) -> PathBuf {
+fn default_output(program: &OsStr) -> PathBuf {
     let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
     name.push(".sctrace");
-    root.join("traces").join(name)
+    workspace().join("traces").join(name)
 }
 
 /// Builds the recorder and returns the path of its library, as Cargo tells it.
-fn build_recorder(root: &Path) -> anyhow::Result<PathBuf> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let build = Command::new(cargo)
+fn build_recorder() -> anyhow::Result<PathBuf> {
+    let build = cargo()
         .args([
             "build",
             "--quiet",
@@ -104,7 +98,6 @@ fn build_recorder(root: &Path) -> anyhow::Result<PathBuf> {
             "scatterheap-recorder",
         ])
         .args(["--message-format", "json-render-diagnostics"])
-        .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
         .context("cannot run cargo to build the recorder; is it on the PATH?")?;

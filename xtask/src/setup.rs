@@ -185,13 +185,13 @@ fn extract(archive: &mut zip::ZipArchive<File>, name: &str, target: &Path) -> Re
 
 /// Says who may read and run a file, where the operating system asks.
 #[cfg(unix)]
-fn set_mode(file: &Path, mode: u32) -> Result<()> {
+pub fn set_mode(file: &Path, mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::set_permissions(file, fs::Permissions::from_mode(mode))?)
 }
 
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "the same signature as on Unix")]
-fn set_mode(_file: &Path, _mode: u32) -> Result<()> {
+pub fn set_mode(_file: &Path, _mode: u32) -> Result<()> {
     Ok(())
 }

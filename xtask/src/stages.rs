@@ -8,8 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::process::watch;
 
-/// How a test says that it did not run: `skipped: NAME: REASON` at the beginning of a line.
+/// How a test says that it did not run: `skipped: NAME: REASON` or `skipped: NAME (REASON)` at the
+/// beginning of a line.
 const SKIPPED: &str = "skipped: ";
+/// The end of the name of what needs a GPU.
+const ON_A_GPU: &str = " on a GPU";
 
 /// The stages that ran so far.
 #[derive(Default)]
@@ -37,6 +40,17 @@ impl Stages {
     /// Runs a command as a stage under a heading, and collects what it skips.
     pub fn command(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
         self.time(name, |skipped| watch(command, |line| skipped.see(line)))
+    }
+
+    /// Runs several commands as one stage.
+    pub fn commands(&mut self, name: &'static str, commands: Vec<Command>) -> Result<()> {
+        self.time(name, |skipped| {
+            for mut command in commands {
+                println!("-- {}", command.get_program().display());
+                watch(&mut command, |line| skipped.see(line))?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes that a stage was skipped.
@@ -96,18 +110,22 @@ impl Skipped {
     }
 
     fn summary(&self, gpus: Option<usize>) -> String {
-        let (for_gpus, others): (Vec<_>, Vec<_>) =
-            self.0.iter().partition(|what| what.contains("GPU"));
+        let (for_gpus, others): (Vec<_>, Vec<_>) = self
+            .0
+            .iter()
+            .partition(|what| name_of(what).ends_with(ON_A_GPU));
         let mut text = String::new();
         for what in others {
             let _ = writeln!(text, "{SKIPPED}{what}");
         }
-        let mut names: Vec<&str> = for_gpus.iter().map(|what| name_of(what)).collect();
-        names.dedup();
+        let names: Vec<&str> = for_gpus
+            .into_iter()
+            .map(|what| name_of(what).trim_end_matches(ON_A_GPU))
+            .collect();
         let list = if names.is_empty() {
             String::new()
         } else {
-            format!(" ({})", names.join(", "))
+            format!(" ({})", names.join("; "))
         };
         let count = names.len();
         let suites = if count == 1 { "suite" } else { "suites" };
@@ -126,7 +144,11 @@ impl Skipped {
 
 /// What was skipped, without the reason.
 fn name_of(what: &str) -> &str {
-    what.split([':', '(', ',']).next().unwrap_or(what).trim()
+    let end = [": ", " ("]
+        .into_iter()
+        .filter_map(|reason| what.find(reason))
+        .min();
+    &what[..end.unwrap_or(what.len())]
 }
 
 #[cfg(test)]
@@ -139,10 +161,10 @@ mod tests {
         let mut stages = Stages::default();
         for line in [
             "test one ... ok",
-            "skipped: ptxas: not found",
-            "skipped: stress on a device: no GPU",
-            "skipped: stress on a device: no GPU",
-            "skipped: snapshots (no GPU)",
+            "skipped: ptxas: assembling for every GPU (not found)",
+            "skipped: stress on a GPU (no driver found)",
+            "skipped: stress on a GPU (no driver found)",
+            "skipped: snapshots, large ones on a GPU: no GPU found",
         ] {
             stages.skipped.see(line);
         }
@@ -151,9 +173,12 @@ mod tests {
         let lines: Vec<_> = summary.lines().rev().collect();
         assert_eq!(
             lines[0],
-            "no GPU: 2 device suites skipped (stress on a device, snapshots)"
+            "no GPU: 2 device suites skipped (stress; snapshots, large ones)"
         );
-        assert_eq!(lines[1], "skipped: ptxas: not found");
+        assert_eq!(
+            lines[1],
+            "skipped: ptxas: assembling for every GPU (not found)"
+        );
         assert!(
             lines[2].starts_with("1 of 1 stages passed in "),
             "{summary}"

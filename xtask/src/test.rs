@@ -45,9 +45,21 @@ pub fn run(arguments: &TestArguments) -> Result<()> {
 
 fn run_stages(stages: &mut Stages, quick: bool, gpus: &mut Option<usize>) -> Result<()> {
     stages.run("setup", run_setup)?;
-    check(stages, "format", Checker::Format, &["fmt", "--all", "--check"])?;
+    check(
+        stages,
+        "format",
+        Checker::Format,
+        &["fmt", "--all", "--check"],
+    )?;
     if !quick {
-        let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        let clippy = [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
         check(stages, "clippy", Checker::Clippy, &clippy)?;
     }
     stages.command("tests", &mut tests("--tests"))?;
@@ -64,7 +76,7 @@ fn run_stages(stages: &mut Stages, quick: bool, gpus: &mut Option<usize>) -> Res
         *gpus = Some(count_gpus(&info)?);
         Ok(())
     })?;
-    examples(stages, &built)?;
+    stages.commands("examples", examples(&built))?;
     stages.command("without CUDA", &mut without_cuda())?;
     if !quick {
         stages.command("documentation", &mut documentation())?;
@@ -99,18 +111,21 @@ fn tests(kind: &str) -> Command {
     command
 }
 
-/// Runs every example, on the device that it chooses itself.
-fn examples(stages: &mut Stages, built: &[Executable]) -> Result<()> {
+/// The examples in their order, each on the device that it chooses itself.
+fn examples(built: &[Executable]) -> Vec<Command> {
     let mut examples: Vec<&Executable> = built
         .iter()
         .filter(|program| program.kind == "example")
         .collect();
     examples.sort_by(|left, right| left.name.cmp(&right.name));
-    for example in examples {
-        println!("\nexample {}", example.name);
-        stages.command("example", Command::new(&example.file).current_dir(workspace()))?;
-    }
-    Ok(())
+    examples
+        .into_iter()
+        .map(|example| {
+            let mut command = Command::new(&example.file);
+            command.current_dir(workspace());
+            command
+        })
+        .collect()
 }
 
 /// Builds without GPUs. The variable names no compiler, so the build fails if it looks for one.

@@ -1,0 +1,187 @@
+//! What goes into the bundle.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::executables::{self, Executable};
+use crate::process::{run, succeeds};
+use crate::setup::set_mode;
+use crate::toolchain::workspace;
+
+/// The script that runs everything on the GPU server.
+const SCRIPT: &str = include_str!("run-on-gpu.sh");
+
+/// Which sources the bundle was built from.
+#[derive(Debug)]
+pub struct Revision {
+    /// The commit, with `-dirty` after it if the sources were changed since.
+    commit: String,
+    /// Its time, in seconds since 1970.
+    pub time: u64,
+}
+
+impl Revision {
+    /// Asks git. Sources that were not cloned have no revision.
+    pub fn find() -> Result<Self> {
+        let git = |arguments: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(arguments).current_dir(workspace());
+            command
+        };
+        if !succeeds(&mut git(&["rev-parse", "HEAD"])) {
+            return Ok(Self {
+                commit: "unknown".into(),
+                time: 0,
+            });
+        }
+        let commit = run(&mut git(&["rev-parse", "HEAD"]))?;
+        let changes = run(&mut git(&["status", "--porcelain"]))?;
+        let suffix = if changes.is_empty() { "" } else { "-dirty" };
+        let time = run(&mut git(&["log", "-1", "--format=%ct"]))?;
+        Ok(Self {
+            commit: format!("{}{suffix}", commit.trim()),
+            time: time.trim().parse().context("git says when it was")?,
+        })
+    }
+}
+
+/// Copies everything into the directory of the bundle.
+pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Result<()> {
+    let command = executables::find(built, "scatterheap", "bin")?;
+    add_program(command, &directory.join("bin/scatterheap"))?;
+    for program in built {
+        if let Some(place) = place(program) {
+            let target = directory.join(&place);
+            add_program(&program.file, &target)?;
+            if names_sources(&target)? {
+                println!("left out: {} (it needs the sources)", place.display());
+                fs::remove_file(&target)?;
+            }
+        }
+    }
+    for entry in fs::read_dir(workspace().join("traces")).context("cannot list the traces")? {
+        let trace = entry?.path();
+        if trace.extension() == Some(OsStr::new("sctrace")) {
+            let name = trace.file_name().context("a file has a name")?;
+            copy(&trace, &directory.join("traces").join(name))?;
+        }
+    }
+    let script = directory.join("run-on-gpu.sh");
+    fs::write(&script, SCRIPT)?;
+    set_mode(&script, 0o755)?;
+    fs::write(directory.join("MANIFEST"), manifest(revision, directory)?)?;
+    Ok(())
+}
+
+/// Where a program goes in the bundle, if it does: the benchmarks, and the tests of whole devices,
+/// which are those of the root package's `tests/` and of the host's package.
+fn place(program: &Executable) -> Option<PathBuf> {
+    let is_root = program.package == Path::new("");
+    let name = match program.kind.as_str() {
+        "bench" => return Some(Path::new("benches").join(&program.name)),
+        "test" if is_root => program.name.clone(),
+        "test" | "lib" if !is_root => format!("{}-{}", program.package.display(), program.name),
+        _ => return None,
+    };
+    program.is_test.then(|| Path::new("tests").join(name))
+}
+
+/// Copies a program and removes its symbols.
+fn add_program(file: &Path, target: &Path) -> Result<()> {
+    copy(file, target)?;
+    run(Command::new("strip").arg(target)).context("cannot remove a program's symbols")?;
+    set_mode(target, 0o755)
+}
+
+/// Whether a program that was stripped contains the path of the sources: then it looks for files
+/// there.
+fn names_sources(program: &Path) -> Result<bool> {
+    let root = workspace().to_string_lossy();
+    let content = fs::read(program)?;
+    Ok(content
+        .windows(root.len())
+        .any(|window| window == root.as_bytes()))
+}
+
+fn copy(file: &Path, target: &Path) -> Result<()> {
+    let parent = target.parent().context("it lies in a directory")?;
+    fs::create_dir_all(parent)?;
+    fs::copy(file, target).with_context(|| format!("cannot copy {}", file.display()))?;
+    Ok(())
+}
+
+/// What is in the bundle, and where it came from.
+fn manifest(revision: &Revision, directory: &Path) -> Result<String> {
+    let compiler = run(Command::new("rustc").arg("--version"))?;
+    let mut text = format!(
+        "scatterheap {}\ncommit {}\nbuilt with {}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        revision.commit,
+        compiler.trim()
+    );
+    let mut files = Vec::new();
+    list(directory, &mut files)?;
+    files.sort();
+    for file in files {
+        let bytes = fs::metadata(&file)?.len();
+        let name = file.strip_prefix(directory)?.display();
+        let _ = writeln!(text, "{bytes:>10} {name}");
+    }
+    Ok(text)
+}
+
+fn list(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(package: &str, name: &str, kind: &str, is_test: bool) -> Executable {
+        Executable {
+            package: package.into(),
+            name: name.into(),
+            kind: kind.into(),
+            is_test,
+            file: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn tests_of_devices_and_benchmarks_have_a_place() {
+        for (program, expected) in [
+            (program("", "ptx", "test", true), Some("tests/ptx")),
+            (
+                program("host", "scatterheap_host", "lib", true),
+                Some("tests/host-scatterheap_host"),
+            ),
+            (
+                program("host", "memory", "test", true),
+                Some("tests/host-memory"),
+            ),
+            (
+                program("", "malloc", "bench", false),
+                Some("benches/malloc"),
+            ),
+            (program("", "scatterheap", "bin", false), None),
+            (program("", "scatterheap", "bin", true), None),
+            (program("", "scatterheap", "lib", true), None),
+        ] {
+            assert_eq!(place(&program).as_deref(), expected.map(Path::new));
+        }
+    }
+}
