@@ -11,18 +11,16 @@
 //! #[repr(C)]
 //! #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 //! pub struct Arguments {
-//!     /// Address of the heap.
-//!     heap: u64,
+//!     /// By value: its fields are then read from constant memory.
+//!     heap: scatterheap::heap::Heap,
 //! }
 //!
 //! kernel! {
 //!     /// Every thread allocates as many numbers as it likes.
 //!     pub struct MakeLists = "make_lists";
 //!     fn body(arguments: &Arguments) {
-//!         // SAFETY: the host passes the address of a heap that outlives the launch.
-//!         let heap = unsafe { scatterheap::heap::Heap::at(arguments.heap) };
 //!         let count = thread::index_1d() % 100 + 1;
-//!         let list = heap.malloc(u64::from(count) * 4).cast::<u32>();
+//!         let list = arguments.heap.malloc(u64::from(count) * 4).cast::<u32>();
 //!         if list.is_null() {
 //!             return; // Exhausted; the heap has counted it.
 //!         }
@@ -31,15 +29,15 @@
 //!             unsafe { list.add(index as usize).write(index) };
 //!         }
 //!         // SAFETY: nobody uses the list any more.
-//!         unsafe { heap.free(list.cast()) };
+//!         unsafe { arguments.heap.free(list.cast()) };
 //!     }
 //! }
 //!
 //! # fn main() -> scatterheap::Result<()> {
 //! let device = scatterheap::open(&Selector::Cpu { threads: None })?;
 //! let heap = Heap::builder(&device).capacity(64 << 20).build()?;
-//! let arguments = Arguments { heap: heap.address()? };
-//! // SAFETY: the address is that of a heap on this device.
+//! let arguments = Arguments { heap: heap.handle()? };
+//! // SAFETY: the heap is one on this device.
 //! unsafe { heap.launch::<MakeLists>(Grid::of(10_000), &arguments)? };
 //! assert_eq!(heap.snapshot()?.occupancy().used_blocks, 0);
 //! # Ok(())

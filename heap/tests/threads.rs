@@ -14,7 +14,7 @@ fn fill(block: *mut u8, bytes: u64, owner: u64) {
         unsafe {
             block
                 .add(index)
-                .write((owner ^ index as u64).to_le_bytes()[0])
+                .write((owner ^ index as u64).to_le_bytes()[0]);
         };
     }
 }
@@ -43,14 +43,14 @@ fn churn(heap: &Heap, seed: u64, rounds: u32, largest: u64, live: usize) -> u64 
     let mut blocks: Vec<(*mut u8, u64, u64)> = Vec::new();
     let mut nulls = 0;
     for round in 0..rounds {
-        if blocks.len() < live && next(&mut state) % 3 != 0 {
+        if blocks.len() < live && !next(&mut state).is_multiple_of(3) {
             let bytes = next(&mut state) % largest + 1;
             let block = heap.malloc(bytes);
             if block.is_null() {
                 nulls += 1;
                 continue;
             }
-            assert!(heap.owns(block) && block as u64 % 16 == 0);
+            assert!(heap.owns(block) && (block as u64).is_multiple_of(16));
             assert!(heap.usable_size(block) >= bytes);
             let owner = seed << 32 | u64::from(round);
             fill(block, bytes, owner);

@@ -98,7 +98,7 @@ pub enum Error {
     },
     /// A kernel ended abnormally. Everything on the device is lost.
     #[error(
-        "kernel `{kernel}` faulted ({message}); what was on the device is lost: recover the device and rebuild the heap"
+        "kernel `{kernel}` faulted ({message}); what was on the device is lost: `rebuild` the heap, or start a new process if the driver does not allow that"
     )]
     KernelFault {
         /// The kernel launched last.
@@ -106,9 +106,22 @@ pub enum Error {
         /// The driver's error.
         message: String,
     },
+    /// The driver does not give the device back to this process after a fault.
+    #[error(
+        "the device was lost when a kernel faulted, and the driver does not give it back to this process ({message}): start a new process"
+    )]
+    NotRecoverable {
+        /// The driver's error.
+        message: String,
+    },
+    /// A heap in memory that the caller brought was lost with it.
+    #[error(
+        "the heap was lost when a kernel faulted, and its memory was brought by the caller: build a new heap in a new region"
+    )]
+    RegionLost,
     /// A heap was used after its device faulted.
     #[error(
-        "the heap was lost when a kernel faulted: call `rebuild` to make a new one in its place"
+        "the heap was lost when a kernel faulted: `rebuild` it, or start a new process if the driver does not allow that"
     )]
     HeapLost,
     /// A heap or memory was used with another device than its own.

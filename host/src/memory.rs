@@ -46,6 +46,11 @@ impl Memory {
         self.generation == self.device.generation() && !self.device.is_lost()
     }
 
+    /// Whether it is released when dropped; memory that the caller brought is not.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned
+    }
+
     fn check(&self, offset: u64, asked: u64) -> Result<u64> {
         if !self.is_alive() {
             return Err(Error::HeapLost);

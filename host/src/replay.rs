@@ -246,7 +246,6 @@ impl<'a> Replaying<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use kernels::replay::Kind;
 
     #[test]

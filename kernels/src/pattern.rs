@@ -109,7 +109,7 @@ mod tests {
         let bytes = 60_003;
         let mut touched = vec![false; 60_003 / 8];
         for_each_word(bytes, |index| {
-            touched[usize::try_from(index).expect("small")] = true
+            touched[usize::try_from(index).expect("small")] = true;
         });
         assert!(
             touched[..64].iter().all(|is| *is)

@@ -1,6 +1,10 @@
 //! A heap in this process's memory, for the tests of the allocator.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::cast_ptr_alignment,
+    reason = "the metadata is aligned to 4096 bytes"
+)]
 
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};

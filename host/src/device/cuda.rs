@@ -3,7 +3,9 @@
 //!
 //! The driver is loaded at run time. A kernel that faults poisons the whole context: the device
 //! is *lost* until it is recovered, which resets the context and loads the modules again, and
-//! raises the generation, by which memory knows that it is gone.
+//! raises the generation, by which memory knows that it is gone. Drivers may refuse that: with
+//! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
+//! reset, released or destroyed before, so only a new process helps.
 
 use super::{Grid, KernelSource, MemoryInfo};
 use crate::error::{Error, Result};
@@ -317,14 +319,19 @@ impl Cuda {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
         // memory by the generation.
-        unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }
-            .result()
-            .map_err(failed("reset the device"))?;
-        state.context = retain(self.device)?;
+        let reset = unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }.result();
         state.modules.clear();
         state.functions.clear();
-        // SAFETY: just retained.
-        unsafe { result::ctx::set_current(state.context) }.map_err(failed("enter a context"))?;
+        let not_recoverable = |error| Error::NotRecoverable {
+            message: text(error),
+        };
+        reset.map_err(not_recoverable)?;
+        // SAFETY: released when the device is dropped; just retained when made current.
+        state.context = unsafe {
+            let context = result::primary_ctx::retain(self.device).map_err(not_recoverable)?;
+            result::ctx::set_current(context).map_err(not_recoverable)?;
+            context
+        };
         let sources = std::mem::take(&mut state.sources);
         for source in &sources {
             let module = compile(source)?;
