@@ -96,12 +96,12 @@ impl Heap {
         self.slots(slab).saturating_sub(used)
     }
 
-    /// Whether a slab listed at `page` has at least an eighth of its slots free, as far as a look
+    /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
     /// without owning it can tell.
-    pub(crate) fn looks_roomy(&self, class: u32, page: u32) -> bool {
+    pub(crate) fn looks_roomy(&self, class: u32, page: u32, eighths: u32) -> bool {
         let entry = Entry(self.entry(page).load(Ordering::Relaxed));
         let slots = self.layout().slots(class, entry.order());
-        self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8
+        self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8 * eighths
     }
 
     /// Whether an installed slab has nothing in use but the `left` units of its stripe.

@@ -34,7 +34,7 @@ impl HeapBuilder<'_> {
         self
     }
 
-    /// How many stripes a class has at most; one for two multiprocessors if nothing is said.
+    /// How many stripes a class has at most; one for each multiprocessor if nothing is said.
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);
         self
@@ -68,7 +68,7 @@ impl HeapBuilder<'_> {
     pub fn build(self) -> Result<Heap> {
         let stripes = self
             .stripes
-            .unwrap_or_else(|| self.device.multiprocessors().div_ceil(2));
+            .unwrap_or_else(|| self.device.multiprocessors());
         let flags = if self.count_bytes { COUNT_BYTES } else { 0 };
         let (layout, metadata, pages) = match self.region {
             Some(region) => self.place_in(region, stripes)?,
