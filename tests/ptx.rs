@@ -28,12 +28,12 @@ struct Limits {
 
 /// The stack is that of the slow path, which `malloc` calls out of line.
 const LIMITS_OF_MALLOC: Limits = Limits {
-    stack: 32,
-    registers: 136,
+    stack: 0,
+    registers: 40,
 };
 const LIMITS_OF_FREE: Limits = Limits {
     stack: 0,
-    registers: 50,
+    registers: 32,
 };
 
 /// The GPU that the limits are for.

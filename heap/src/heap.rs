@@ -25,8 +25,8 @@ pub const COUNT_BYTES: u8 = 1;
 ///
 /// Pass it to kernels as a part of their arguments: then its fields are read from constant
 /// memory. Read through an address they come from global memory, where every acquire throws the
-/// cached copy away and all threads of the chip ask for the same line again: that alone made
-/// `malloc` four times slower. Copies are the same heap.
+/// cached copy away and all threads of the chip ask for the same line again. Copies are the same
+/// heap.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Heap {

@@ -17,7 +17,7 @@ use scatterheap_heap::{Globals, Heap};
 use scatterheap_simt::emulation::set_sm_id;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The largest slot of the smallest heap: 8 to a slab of one page.
 const SLOT: u64 = 128;
@@ -30,6 +30,8 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 100_000;
+    // The order of exploration is fixed: a machine in a hurry explores the first of it.
+    builder.max_duration = builder.max_duration.or(Some(Duration::from_secs(20)));
     let begin = Instant::now();
     let executions = Arc::new(AtomicU64::new(0));
     let counted = executions.clone();

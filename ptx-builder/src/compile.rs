@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::registers::{self, RegisterLimit};
 use crate::sources::Sources;
 use crate::{Baseline, COMPILER_VARIABLE, Error, KernelCompiler, find_compiler};
 
@@ -57,6 +58,7 @@ pub struct Builder {
     baselines: Vec<Baseline>,
     features: Vec<String>,
     with_alloc: bool,
+    register_limits: Vec<RegisterLimit>,
     output_directory: Option<PathBuf>,
 }
 
@@ -70,6 +72,7 @@ impl Builder {
             baselines: Vec::new(),
             features: Vec::new(),
             with_alloc: false,
+            register_limits: Vec::new(),
             output_directory: None,
         }
     }
@@ -97,6 +100,18 @@ impl Builder {
     #[must_use]
     pub fn with_alloc(mut self) -> Self {
         self.with_alloc = true;
+        self
+    }
+
+    /// Limits the registers of a thread, for the kernels whose names begin with `prefix` (PTX's
+    /// `.maxnreg`). The fewer registers, the more warps run on a multiprocessor at once; too few,
+    /// and the kernel keeps values in slower memory.
+    #[must_use]
+    pub fn limit_registers(mut self, prefix: impl Into<String>, registers: u32) -> Self {
+        self.register_limits.push(RegisterLimit {
+            prefix: prefix.into(),
+            registers,
+        });
         self
     }
 
@@ -155,7 +170,11 @@ impl Builder {
         baselines
             .iter()
             .map(|&baseline| {
-                let text = self.compile(crate_name, baseline, &compiler, &output_directory)?;
+                let mut text = self.compile(crate_name, baseline, &compiler, &output_directory)?;
+                if !self.register_limits.is_empty() {
+                    text = registers::limit(&String::from_utf8_lossy(&text), &self.register_limits)
+                        .into_bytes();
+                }
                 let path = output_directory.join(baseline.file_name(crate_name));
                 fs::write(&path, text).map_err(file_error("write", &path))?;
                 Ok(PtxModule { baseline, path })

@@ -31,6 +31,7 @@ mod baseline;
 mod compile;
 mod compiler;
 mod error;
+mod registers;
 mod sources;
 
 pub use baseline::Baseline;
