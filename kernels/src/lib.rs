@@ -1,4 +1,4 @@
-//! Kernels of scatterheap, each written once for the GPU and the CPU (see [`simt::kernel`]), and
+//! Kernels of scatterheap, each written once for the GPU and the CPU (see [`mod@simt::kernel`]), and
 //! the device functions that other languages link to ([`exports`]).
 //!
 //! The stress kernels share a few words: a *block* is a record of an allocation in an array of

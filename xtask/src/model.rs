@@ -63,7 +63,10 @@ impl Explorer {
 /// # Errors
 /// Cargo does not start, a test does not build, or one fails.
 // By value: the arguments are made for this call alone.
-#[allow(clippy::needless_pass_by_value)]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments are parsed for this call alone"
+)]
 pub fn run(arguments: ModelArguments) -> Result<()> {
     for explorer in [Explorer::Loom, Explorer::Shuttle] {
         if arguments.only.is_some_and(|only| only != explorer) {

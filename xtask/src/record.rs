@@ -40,7 +40,10 @@ pub struct RecordArguments {
 /// The recorder does not build, the program does not start or cannot be recorded, or the trace cannot be written. A
 /// program that fails is recorded all the same.
 // By value: the arguments are made for this call alone.
-#[allow(clippy::needless_pass_by_value)]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments are parsed for this call alone"
+)]
 pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
     let Some((program, rest)) = arguments.command.split_first() else {
         bail!("no program to record; name one, as in `cargo xtask record -- sqlite3`");

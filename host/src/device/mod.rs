@@ -232,11 +232,7 @@ impl Device {
     ///
     /// If the driver refuses it. On the CPU there is nothing to load.
     pub fn load_module(&self, ptx: &str) -> Result<()> {
-        match &*self.0 {
-            Kind::Cpu(_) => Ok(()),
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(cuda) => cuda.load_module(ptx),
-        }
+        either!(self, device => device.load_module(ptx))
     }
 
     /// Launches a kernel; it may still run when this returns (a CPU has run it by then).
