@@ -118,9 +118,13 @@ impl Heap {
         let failed = warp::ballot(active, drawn && !claimed);
         // What the leader's acquire saw, its mates see.
         warp::sync(active);
-        let failed = failed & group;
-        if failed != 0 && failed.trailing_zeros() == lane {
-            cold::give_back(self, ticket, failed.count_ones());
+        if failed != 0 {
+            if (failed & group).trailing_zeros() == lane {
+                cold::give_back(self, ticket, (failed & group).count_ones());
+            }
+            // No lane draws again while a unit that it lost still counts as a slot in use: others
+            // would find the slab full.
+            warp::sync(active);
         }
         if !claimed {
             return 0;
