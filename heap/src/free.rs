@@ -41,7 +41,7 @@ impl Heap {
     #[inline(always)]
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "a page number is at most 2^17"
+        reason = "a page number is at most 2^15"
     )]
     pub(crate) fn look_up(&self, address: u64) -> Option<(u32, Entry)> {
         let offset = address.wrapping_sub(self.base);
@@ -69,9 +69,11 @@ impl Heap {
         let bit = slot.map_or(0, |slot| 1 << (slot & 31));
 
         let active = warp::active_mask();
-        let group = warp::match_any(active, index);
+        // The word's address: lanes may free into several heaps at once.
+        let key = self.slot_words.pointer(index) as u64;
+        let group = warp::match_any_u64(active, key);
         let leader = group.trailing_zeros();
-        let bits = or_in_groups(active, group, leader, index, bit);
+        let bits = or_in_groups(active, group, leader, key, bit);
         // What the lanes did to their blocks comes before the leader's release.
         warp::sync(active);
         let mut taken = 0;
@@ -101,7 +103,7 @@ impl Heap {
 
 /// The or of `bit` over the lanes of the caller's group, for all groups of `active` at once.
 #[inline(always)]
-fn or_in_groups(active: u32, group: u32, leader: u32, key: u32, bit: u32) -> u32 {
+fn or_in_groups(active: u32, group: u32, leader: u32, key: u64, bit: u32) -> u32 {
     if group == active {
         return warp::reduce_or(active, bit);
     }
@@ -109,7 +111,7 @@ fn or_in_groups(active: u32, group: u32, leader: u32, key: u32, bit: u32) -> u32
     let shared = warp::lane_id() == leader && !group.is_power_of_two();
     let mut pending = warp::ballot(active, shared);
     while pending != 0 {
-        let chosen = warp::shuffle(active, key, pending.trailing_zeros());
+        let chosen = warp::shuffle_u64(active, key, pending.trailing_zeros());
         let all = warp::reduce_or(active, if key == chosen { bit } else { 0 });
         if key == chosen {
             result = all;

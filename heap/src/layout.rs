@@ -28,7 +28,7 @@ pub const MAX_ORDER: u32 = 6;
 pub const MAX_STRIPES: u32 = 128;
 /// Slots that a slab has at least, where the heap is large enough.
 const WISHED_SLOTS: u64 = 8;
-/// Slots of a slab at most.
+/// Slots of a slab at most, where a page does not have more.
 pub const MAX_SLOTS: u64 = 1 << 16;
 /// Each array begins at a multiple of this, the size of two L2 lines.
 const ARRAY_ALIGNMENT: u64 = 256;

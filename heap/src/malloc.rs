@@ -1,7 +1,7 @@
 //! The fast way to a block: one atomic on a stripe for each warp and class, one on the bitmap for
 //! each word.
 //!
-//! Lanes that want the same class form a group. Its leader draws as many units from the stripe as
+//! Lanes that want the same class of the same heap form a group. Its leader draws as many units from the stripe as
 //! the group has lanes; unit by unit the lanes then set bits in the slab's bitmap, one atomic for
 //! all lanes whose units lie in one word. The stripe only says where to look: a block belongs to
 //! the lane whose atomic turned its bit from 0 to 1, so no block is ever handed out twice.
@@ -47,7 +47,7 @@ impl Heap {
         let mut attempt = 0;
         loop {
             let active = warp::active_mask();
-            let group = warp::match_any(active, class);
+            let group = warp::match_any_u64(active, self.group_key(class));
             let leader = group.trailing_zeros();
             let mut ticket = Ticket(0);
             if warp::lane_id() == leader {
@@ -72,6 +72,13 @@ impl Heap {
                 time::nanosleep(NAP);
             }
         }
+    }
+
+    /// What lanes of a group have in common: the heap and the class. Metadata begin at multiples of
+    /// 256, and classes are fewer.
+    #[inline(always)]
+    fn group_key(&self, class: u32) -> u64 {
+        self.metadata() | u64::from(class)
     }
 
     /// Turns the units that a group drew into blocks: the calling lane's address, or 0.

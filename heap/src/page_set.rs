@@ -28,7 +28,6 @@ pub const fn low_bits(count: u32) -> u64 {
 }
 
 /// A set of pages, as it lies in memory: its words and summary are arrays elsewhere.
-///
 #[repr(C, align(64))]
 pub struct PageSet {
     /// Members, and raised by [`EPOCH`] whenever memory that the set stands for became findable.

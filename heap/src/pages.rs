@@ -1,9 +1,8 @@
 //! Pages: aligned blocks for slabs, and runs for large requests.
 //!
-//! A block of a slab lies in one word of the free set, so taking it is one compare-exchange. A
-//! run may span words: it is claimed word by word in ascending order and given back if one is
-//! not as it was seen. Of several threads that claim overlapping runs, the one that claims the
-//! highest word succeeds, so some thread always gets on. There is no lock.
+//! A block of a slab lies in one word of the free set, so taking it is one atomic; what it took of
+//! a block that was not all there it puts back. A run may span words: it is claimed word by word in
+//! ascending order and given back if one is not as it was seen. There is no lock.
 
 use crate::heap::Heap;
 use crate::page_set::{PageSet, WORD_PAGES, low_bits};

@@ -90,8 +90,9 @@ impl Heap {
     }
 
     /// Gives a block of `bytes` bytes that begins as the block at `pointer` did: the same block
-    /// where it fits and wastes less than half, else a new one. NULL for `pointer` is `malloc`; 0
-    /// bytes is `free` and gives NULL. If NULL is given for other sizes, the old block stays.
+    /// where it fits and wastes less than half, or where nothing smaller is left, else a new one.
+    /// NULL for `pointer` is `malloc`; 0 bytes is `free` and gives NULL. If NULL is given for other
+    /// sizes, the old block stays.
     ///
     /// # Safety
     ///
@@ -122,6 +123,9 @@ impl Heap {
                 copy(pointer.cast(), block.cast(), bytes.min(usable));
                 self.free(pointer);
             }
+        } else if bytes <= usable {
+            // Nothing smaller is left (which is counted): the old block will do.
+            return pointer;
         }
         block
     }

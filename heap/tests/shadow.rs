@@ -307,7 +307,11 @@ impl<'a> Shadow<'a> {
             Self::check(address, old, old.bytes);
         } else if pointer as u64 == address {
             assert!(bytes <= old.usable && self.heap.usable_size(pointer) == old.usable);
-            Self::check(address, old, bytes);
+            if old.usable - bytes > old.usable / 2 {
+                // It was to move to a smaller block, and none was left.
+                self.refused(bytes, 1);
+            }
+            Self::check(address, old, bytes.min(old.bytes));
             let block = Block {
                 bytes,
                 resized: true,

@@ -595,3 +595,22 @@ fn slots_are_found_though_others_want_too_much() {
         ground.finish();
     });
 }
+
+#[test]
+fn lanes_of_a_warp_use_two_heaps() {
+    explore(|| {
+        // Odd lanes use one heap, even lanes the other, in the same calls.
+        let grounds = [Ground::new(16 << 10, 1), Ground::new(16 << 10, 1)];
+        let both = grounds.clone();
+        run_warp(8, move |lane| {
+            let ground = &both[lane as usize % 2];
+            for _ in 0..3 {
+                let block = ground.malloc(64).expect("both heaps have room");
+                ground.free(block);
+            }
+        });
+        for ground in grounds {
+            ground.finish();
+        }
+    });
+}

@@ -29,6 +29,11 @@ pub fn match_any(_mask: u32, _value: u32) -> u32 {
 }
 
 #[inline(always)]
+pub fn match_any_u64(_mask: u32, _value: u64) -> u32 {
+    1
+}
+
+#[inline(always)]
 pub fn shuffle(_mask: u32, value: u32, _source: u32) -> u32 {
     value
 }

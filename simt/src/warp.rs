@@ -51,6 +51,13 @@ pub fn match_any(mask: u32, value: u32) -> u32 {
     backend::warp::match_any(mask, value)
 }
 
+/// [`match_any`] of 64 bits.
+#[inline(always)]
+#[must_use]
+pub fn match_any_u64(mask: u32, value: u64) -> u32 {
+    backend::warp::match_any_u64(mask, value)
+}
+
 /// The `value` of lane `source`, which must be in `mask`; lanes may name different sources.
 #[inline(always)]
 #[must_use]

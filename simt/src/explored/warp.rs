@@ -254,11 +254,13 @@ mod emulated {
     }
 
     pub fn match_any(mask: u32, value: u32) -> u32 {
-        lanes_where(
-            mask,
-            &meet(Collective::MatchAny, mask, u64::from(value)),
-            |other| other == u64::from(value),
-        )
+        match_any_u64(mask, u64::from(value))
+    }
+
+    pub fn match_any_u64(mask: u32, value: u64) -> u32 {
+        lanes_where(mask, &meet(Collective::MatchAny, mask, value), |other| {
+            other == value
+        })
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "the values came in as u32")]

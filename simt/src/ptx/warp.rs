@@ -63,6 +63,20 @@ pub fn match_any(mask: u32, value: u32) -> u32 {
 }
 
 #[inline(always)]
+pub fn match_any_u64(mask: u32, value: u64) -> u32 {
+    let lanes: u32;
+    // SAFETY: as for `sync`.
+    unsafe {
+        asm!(
+            "match.any.sync.b64 {0}, {1}, {2};",
+            out(reg32) lanes, in(reg64) value, in(reg32) mask,
+            options(nostack)
+        );
+    }
+    lanes
+}
+
+#[inline(always)]
 pub fn shuffle(mask: u32, value: u32, source: u32) -> u32 {
     let result: u32;
     // SAFETY: as for `sync`; `source` is in the mask.
