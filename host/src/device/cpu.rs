@@ -156,6 +156,21 @@ impl Cpu {
         Ok(start.elapsed().as_secs_f64())
     }
 
+    pub fn time_calls<E: From<Error>>(
+        &self,
+        calls: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<f64, E> {
+        self.pool()?;
+        let start = Instant::now();
+        calls()?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// The system's malloc has no heap of its own.
+    pub fn set_malloc_heap(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     pub fn synchronize(&self) -> Result<()> {
         Ok(())
     }

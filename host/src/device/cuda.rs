@@ -7,7 +7,7 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
-use super::{Grid, KernelSource, MemoryInfo};
+use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
 use cudarc::driver::{DriverError, result, sys};
@@ -20,6 +20,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of the log that the driver's compiler may fill.
 const LOG_BYTES: usize = 16 << 10;
 
+/// Bytes of a thread's stack at least.
+const STACK_BYTES: usize = 4 << 10;
+
 pub(super) struct Cuda {
     ordinal: u32,
     device: CUdevice,
@@ -31,6 +34,19 @@ pub(super) struct Cuda {
     generation: AtomicU64,
 }
 
+/// An event of the driver.
+struct Event(sys::CUevent);
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `start`, and recorded nowhere any more. An error has nobody to go to.
+        let _destroyed = unsafe { result::event::destroy(self.0) };
+    }
+}
+
+/// Where a time begins and ends.
+struct Stopwatch(Event, Event);
+
 /// What a recovery replaces.
 struct State {
     context: CUcontext,
@@ -40,6 +56,8 @@ struct State {
     sources: Vec<CString>,
     /// The kernel launched last, to be named if it faulted.
     last: &'static str,
+    /// Bytes of the heap of CUDA's own `malloc`, if they were set.
+    malloc_heap: Option<usize>,
 }
 
 // SAFETY: contexts, modules and functions may be used from any thread that has made the context
@@ -138,6 +156,7 @@ impl Cuda {
                 functions: HashMap::new(),
                 sources: Vec::new(),
                 last: "none",
+                malloc_heap: None,
             }),
             lost: AtomicBool::new(false),
             generation: AtomicU64::new(0),
@@ -297,6 +316,73 @@ impl Cuda {
         }
     }
 
+    pub fn time_calls<E: From<Error>>(
+        &self,
+        calls: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<f64, E> {
+        let stopwatch = self.start()?;
+        // The state is not locked here: the calls lock it.
+        let called = calls();
+        let elapsed = self.stop(&stopwatch);
+        called?;
+        Ok(elapsed?)
+    }
+
+    /// Makes two events, and records the first.
+    fn start(&self) -> Result<Stopwatch> {
+        let state = self.state()?;
+        let judge = |error| self.judge(&state, "begin to time", error);
+        let create = || {
+            result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
+                .map(Event)
+                .map_err(judge)
+        };
+        let stopwatch = Stopwatch(create()?, create()?);
+        // SAFETY: the event was just made in the current context.
+        unsafe { result::event::record(stopwatch.0.0, std::ptr::null_mut()) }.map_err(judge)?;
+        Ok(stopwatch)
+    }
+
+    /// Records the second event and waits for it; the seconds since the first.
+    fn stop(&self, stopwatch: &Stopwatch) -> Result<f64> {
+        let state = self.state()?;
+        let Stopwatch(Event(start), Event(end)) = stopwatch;
+        // SAFETY: the events are of the current context.
+        let milliseconds = unsafe {
+            result::event::record(*end, std::ptr::null_mut())
+                .and_then(|()| result::event::synchronize(*end))
+                .and_then(|()| result::event::elapsed(*start, *end))
+        };
+        let milliseconds = milliseconds.map_err(|error| self.judge(&state, "time calls", error))?;
+        Ok(f64::from(milliseconds) / 1000.0)
+    }
+
+    pub fn kernel_use(&self, name: &'static str) -> Result<KernelUse> {
+        use sys::CUfunction_attribute as Attribute;
+        let mut state = self.state()?;
+        let function = find_function(&mut state, name)?;
+        let attribute = |which| {
+            let mut value = 0;
+            // SAFETY: writes the attribute of a loaded function to the variable.
+            unsafe { sys::cuFuncGetAttribute(&raw mut value, which, function) }
+                .result()
+                .map(|()| value.unsigned_abs())
+                .map_err(failed("read a kernel's attributes"))
+        };
+        Ok(KernelUse {
+            registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+        })
+    }
+
+    pub fn set_malloc_heap(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state()?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
+        state.malloc_heap = Some(bytes);
+        Ok(())
+    }
+
     pub fn synchronize(&self) -> Result<()> {
         let state = self.state()?;
         result::ctx::synchronize().map_err(|error| self.judge(&state, "wait for a kernel", error))
@@ -332,6 +418,10 @@ impl Cuda {
             result::ctx::set_current(context).map_err(not_recoverable)?;
             context
         };
+        raise_stack()?;
+        if let Some(bytes) = state.malloc_heap {
+            set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
+        }
         let sources = std::mem::take(&mut state.sources);
         for source in &sources {
             let module = compile(source)?;
@@ -382,12 +472,36 @@ impl Drop for Cuda {
     }
 }
 
+/// Sets a limit of the current context.
+fn set_limit(limit: sys::CUlimit, bytes: usize) -> Result<()> {
+    // SAFETY: only sets a number of the current context.
+    unsafe { sys::cuCtxSetLimit(limit, bytes) }
+        .result()
+        .map_err(failed("set a limit of kernels"))
+}
+
+/// Gives each thread a stack of [`STACK_BYTES`] if it has less: what kernels call through pointers needs some, and the
+/// driver's compiler cannot see how much.
+fn raise_stack() -> Result<()> {
+    let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;
+    let mut bytes = 0;
+    // SAFETY: writes the limit of the current context to the variable.
+    unsafe { sys::cuCtxGetLimit(&raw mut bytes, limit) }
+        .result()
+        .map_err(failed("read a limit of kernels"))?;
+    if bytes < STACK_BYTES {
+        set_limit(limit, STACK_BYTES)?;
+    }
+    Ok(())
+}
+
 fn retain(device: CUdevice) -> Result<CUcontext> {
     // SAFETY: released when the device is dropped.
     let context =
         unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
     // SAFETY: just retained.
     unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))?;
+    raise_stack()?;
     Ok(context)
 }
 

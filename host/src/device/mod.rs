@@ -66,6 +66,16 @@ pub struct MemoryInfo {
     pub total: u64,
 }
 
+/// What a kernel uses of a multiprocessor of a GPU, as the driver compiled it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelUse {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: its stack, and registers that were spilled. What it calls through pointers is
+    /// not counted.
+    pub local_bytes: u32,
+}
+
 /// A device. Clones are the same device.
 #[derive(Clone)]
 pub struct Device(Arc<Kind>);
@@ -272,6 +282,43 @@ impl Device {
         grid.check()?;
         // SAFETY: as the caller promises.
         either!(self, device => unsafe { device.time::<K>(grid, arguments) })
+    }
+
+    /// Waits for what was enqueued before, makes calls that enqueue work on the device's default stream, waits for that
+    /// work and gives its time in seconds by the device's own clock.
+    ///
+    /// # Errors
+    ///
+    /// The error of the calls, or if the device fails or a kernel faults.
+    pub fn time_calls<E: From<Error>>(
+        &self,
+        calls: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<f64, E> {
+        self.synchronize()?;
+        either!(self, device => device.time_calls(calls))
+    }
+
+    /// What a kernel uses. A CPU has no such limits, and says nothing.
+    ///
+    /// # Errors
+    ///
+    /// If no loaded module has the kernel, or the driver fails.
+    pub fn kernel_use<K: Kernel>(&self) -> Result<Option<KernelUse>> {
+        match &*self.0 {
+            Kind::Cpu(_) => Ok(None),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(cuda) => cuda.kernel_use(K::NAME).map(Some),
+        }
+    }
+
+    /// Sets the bytes that kernels can have of CUDA's own `malloc`. Only before the first module that calls it is loaded.
+    /// On the CPU there is nothing to set.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses it: such a module was loaded before.
+    pub fn set_malloc_heap(&self, bytes: u64) -> Result<()> {
+        either!(self, device => device.set_malloc_heap(bytes))
     }
 
     /// Whether a kernel faulted, so that nothing on the device is usable.
