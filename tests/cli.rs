@@ -465,3 +465,61 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(text(&output.stderr), "");
     assert!(output.status.success());
 }
+
+/// A file of this name in a new directory, with this text.
+fn table(name: &str, text: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("scatterheap-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("the directory is writable");
+    let path = directory.join("table.csv");
+    std::fs::write(&path, text).expect("the directory is writable");
+    path
+}
+
+#[test]
+fn plots_are_drawn_of_tables() {
+    let head = "test,allocator,size,n,metric,value\n";
+    let ours = table(
+        "ours",
+        &format!("{head}uniform,scatterheap,16,1,alloc_us,2\n"),
+    );
+    let floor = table("floor", &format!("{head}uniform,floor,16,1,alloc_us,1\n"));
+    let paths = [&ours, &floor].map(|path| path.to_string_lossy());
+    let output = ours.with_file_name("plots");
+    let output = output.to_string_lossy();
+    let arguments = [
+        "plot", &paths[0], &paths[1], "--output", &output, "--title", "here",
+    ];
+    let document = json(&arguments);
+    has_keys(&document, &["command", "plots"]);
+    let plots = document["plots"].as_array().expect("an array");
+    assert_eq!(plots.len(), 2, "{document}");
+    for plot in plots {
+        let picture = std::fs::read_to_string(plot.as_str().expect("a path")).expect("a plot");
+        assert!(picture.contains("here"), "{plot}");
+    }
+}
+
+#[test]
+fn tables_that_are_none_are_refused() {
+    let bad = table(
+        "bad",
+        "test,allocator,size,n,metric,value\nuniform,floor,16,1,alloc_us,x\n",
+    );
+    refused_saying(
+        &["plot", &bad.to_string_lossy()],
+        "table.csv, line 2: column `value`",
+    );
+    let other = table(
+        "other",
+        "test,allocator,size,n,metric,value\noom,floor,16,1,null,1\n",
+    );
+    refused_saying(
+        &["plot", &other.to_string_lossy()],
+        "nothing can be plotted",
+    );
+    refused_saying(
+        &["plot", "/no/such/table.csv"],
+        "cannot read /no/such/table.csv",
+    );
+    refused_saying(&["plot"], "<CSV>");
+}

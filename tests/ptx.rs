@@ -1,5 +1,5 @@
-//! The embedded PTX: that no atomic lost its ordering or scope on the way through the compiler,
-//! that nothing is missing, and what CUDA's assembler makes of it for every supported GPU.
+//! The embedded PTX, of the library and of the benchmark: that no atomic lost its ordering or scope on
+//! the way through the compiler, that nothing is missing, and what CUDA's assembler makes of it for every supported GPU.
 //!
 //! The assembler is looked for where `cargo xtask setup` puts it, in the CUDA toolkit and on the
 //! search path. Without one, the tests that need it print a line `skipped: ptxas: …`.
@@ -12,11 +12,16 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::{env, thread};
 
+use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    bench, blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
 };
 use scatterheap::simt::kernel::Kernel;
+use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
+use scatterheap_bench_kernels::{
+    access, alloc_heavy, blocks as timed, churn as bench_churn, contents, graph, workgen,
+};
 
 /// What a kernel may use of a multiprocessor.
 struct Limits {
@@ -42,20 +47,52 @@ const MEASURED: &str = "sm_90";
 /// for its own GPU.
 const ALSO_ASSEMBLED: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"];
 
-/// Kernels that time `malloc`.
+/// Kernels of the benchmark that time `malloc`.
 const ALLOCATE: [&str; 3] = [
-    bench::AllocateUniform::NAME,
-    bench::AllocateMixed::NAME,
-    bench::AllocateOfWarps::NAME,
+    timed::AllocateUniform::NAME,
+    timed::AllocateMixed::NAME,
+    timed::AllocateOfWarps::NAME,
 ];
 
-/// Kernels that time `free`.
-const FREE: [&str; 2] = [bench::Free::NAME, bench::FreeOfWarps::NAME];
+/// Kernels of the benchmark that time `free`.
+const FREE: [&str; 2] = [timed::Free::NAME, timed::FreeOfWarps::NAME];
 
-/// All other kernels.
-const OTHER_ENTRIES: [&str; 16] = [
-    bench::StoreFloor::NAME,
-    bench::StoreFloorOfWarps::NAME,
+/// All other kernels of the benchmark.
+const OTHER_BENCH_ENTRIES: [&str; 30] = [
+    timed::StoreFloor::NAME,
+    timed::StoreFloorMixed::NAME,
+    timed::StoreFloorOfWarps::NAME,
+    timed::NativeAllocateUniform::NAME,
+    timed::NativeAllocateMixed::NAME,
+    timed::NativeAllocateOfWarps::NAME,
+    timed::NativeFree::NAME,
+    timed::NativeFreeOfWarps::NAME,
+    bench_churn::Churn::NAME,
+    bench_churn::NativeChurn::NAME,
+    contents::Fill::NAME,
+    contents::Check::NAME,
+    access::Write::NAME,
+    access::Read::NAME,
+    alloc_heavy::Grow::NAME,
+    alloc_heavy::NativeGrow::NAME,
+    alloc_heavy::CheckGrown::NAME,
+    graph::Insert::NAME,
+    graph::Delete::NAME,
+    graph::Clear::NAME,
+    graph::NativeInsert::NAME,
+    graph::NativeDelete::NAME,
+    graph::NativeClear::NAME,
+    graph::Gather::NAME,
+    workgen::Produce::NAME,
+    workgen::NativeProduce::NAME,
+    workgen::CountWords::NAME,
+    workgen::SumChunks::NAME,
+    workgen::WriteOutputs::NAME,
+    workgen::CheckOutputs::NAME,
+];
+
+/// Kernels of the library.
+const ENTRIES: [&str; 14] = [
     blocks::Allocate::NAME,
     blocks::Fill::NAME,
     blocks::Release::NAME,
@@ -90,9 +127,17 @@ const RELIED_ON: [(&str, &str); 3] = [
     ("atom.release.gpu.", ".and.b32"),
 ];
 
+/// The modules by their names: the library's kernels, and the benchmark's.
+const MODULES: [(&str, &[KernelSource]); 2] = [("library", KERNELS), ("benchmark", BENCH_KERNELS)];
+
+/// Every module for every baseline.
+fn sources() -> impl Iterator<Item = &'static KernelSource> {
+    MODULES.into_iter().flat_map(|(_, sources)| sources)
+}
+
 /// The module of a baseline.
-fn module(capability: (u32, u32)) -> &'static str {
-    KERNELS
+fn module(sources: &'static [KernelSource], capability: (u32, u32)) -> &'static str {
+    sources
         .iter()
         .find(|source| source.capability == capability)
         .unwrap_or_else(|| panic!("no module for {capability:?}"))
@@ -196,7 +241,7 @@ fn the_scanner_lets_pass_what_is_right() {
 
 #[test]
 fn every_shared_access_has_ordering_and_scope() {
-    for source in KERNELS {
+    for source in sources() {
         let faults: BTreeSet<String> = opcodes(source.ptx)
             .filter_map(|opcode| Some(format!("{opcode}: {}", fault(opcode)?)))
             .collect();
@@ -223,24 +268,42 @@ fn symbols<'a>(ptx: &'a str, directive: &str) -> BTreeSet<&'a str> {
 
 #[test]
 fn every_symbol_is_there_and_no_other() {
-    let entries = ALLOCATE
-        .into_iter()
-        .chain(FREE)
-        .chain(OTHER_ENTRIES)
-        .collect();
+    let timed = ALLOCATE.into_iter().chain(FREE);
+    let of_bench = timed.chain(OTHER_BENCH_ENTRIES).collect();
+    let of_library = ENTRIES.into_iter().collect();
     let exports = EXPORTS.into_iter().collect();
-    for source in KERNELS {
-        let capability = source.capability;
-        assert_eq!(
-            symbols(source.ptx, ".visible .entry "),
-            entries,
-            "{capability:?}"
-        );
-        assert_eq!(
-            symbols(source.ptx, ".visible .func "),
-            exports,
-            "{capability:?}"
-        );
+    for (name, sources) in MODULES {
+        let (entries, functions) = match name {
+            "library" => (&of_library, &exports),
+            _ => (&of_bench, &BTreeSet::new()),
+        };
+        for source in sources {
+            let what = format!("{name}, {:?}", source.capability);
+            assert_eq!(&symbols(source.ptx, ".visible .entry "), entries, "{what}");
+            assert_eq!(&symbols(source.ptx, ".visible .func "), functions, "{what}");
+        }
+    }
+}
+
+/// CUDA's own `malloc` is set up when a module that calls it is loaded: only for the benchmark.
+#[test]
+fn only_the_benchmark_calls_the_malloc_of_cuda() {
+    for (name, sources) in MODULES {
+        for source in sources {
+            let foreign = source
+                .ptx
+                .lines()
+                .filter(|line| line.starts_with(".extern .func "));
+            let names: BTreeSet<_> = foreign
+                .filter_map(|line| line.split(' ').next_back())
+                .collect();
+            let expected: &[&str] = if name == "library" {
+                &[]
+            } else {
+                &["free", "malloc"]
+            };
+            assert!(names.iter().eq(expected), "{name}: {names:?}");
+        }
     }
 }
 
@@ -255,7 +318,7 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 
 #[test]
 fn timed_kernels_keep_nothing_in_local_memory() {
-    for source in KERNELS {
+    for source in BENCH_KERNELS {
         for entry in ALLOCATE.into_iter().chain(FREE) {
             let body = body(source.ptx, entry);
             assert!(
@@ -274,10 +337,15 @@ fn timed_kernels_keep_nothing_in_local_memory() {
 #[test]
 fn modules_are_for_their_baselines() {
     let has_redux = |ptx| opcodes(ptx).any(|opcode| opcode.starts_with("redux."));
-    let turing = module((7, 5));
-    assert!(turing.contains("\n.target sm_75\n") && !has_redux(turing));
-    let ampere = module((8, 0));
-    assert!(ampere.contains("\n.target sm_80\n"));
+    for (name, sources) in MODULES {
+        let turing = module(sources, (7, 5));
+        assert!(
+            turing.contains("\n.target sm_75\n") && !has_redux(turing),
+            "{name}"
+        );
+        let ampere = module(sources, (8, 0));
+        assert!(ampere.contains("\n.target sm_80\n"), "{name}");
+    }
 }
 
 /// What to do without it.
@@ -319,17 +387,18 @@ impl Drop for Scratch {
     }
 }
 
-/// Assembles the module of a baseline for a GPU, and returns what the assembler reported.
+/// Assembles a module of a baseline for a GPU, and returns what the assembler reported.
 fn assemble(
     ptxas: &Path,
     scratch: &Scratch,
+    (name, sources): (&str, &'static [KernelSource]),
     baseline: (u32, u32),
     gpu: &str,
     options: &[&str],
 ) -> String {
-    let name = format!("{}{}-{gpu}", baseline.0, baseline.1);
+    let name = format!("{name}-{}{}-{gpu}", baseline.0, baseline.1);
     let input = scratch.0.join(format!("{name}.ptx"));
-    fs::write(&input, module(baseline)).expect("the scratch directory is writable");
+    fs::write(&input, module(sources, baseline)).expect("the scratch directory is writable");
     let output = Command::new(ptxas)
         .args(["-arch", gpu])
         .args(options)
@@ -415,7 +484,15 @@ fn timed_kernels_stay_within_their_limits() {
         return;
     };
     let scratch = Scratch::new("usage");
-    let usage = usage(&assemble(&ptxas, &scratch, (8, 0), MEASURED, &["-v"]));
+    let module = ("benchmark", BENCH_KERNELS);
+    let usage = usage(&assemble(
+        &ptxas,
+        &scratch,
+        module,
+        (8, 0),
+        MEASURED,
+        &["-v"],
+    ));
     let allocate = ALLOCATE.map(|name| (name, LIMITS_OF_MALLOC));
     let free = FREE.map(|name| (name, LIMITS_OF_FREE));
     let mut excesses = Vec::new();
@@ -450,10 +527,14 @@ fn every_supported_gpu_can_be_assembled_for() {
         return;
     };
     let scratch = Scratch::new("assembled");
-    let mut tasks = vec![((7, 5), "sm_75"), ((7, 5), MEASURED)];
+    let mut tasks = Vec::new();
+    let [library, bench] = MODULES;
+    tasks.extend([(library, (7, 5), "sm_75"), (library, (7, 5), MEASURED)]);
     for gpu in ALSO_ASSEMBLED {
-        tasks.extend([((7, 5), gpu), ((8, 0), gpu)]);
+        tasks.extend([(library, (7, 5), gpu), (library, (8, 0), gpu)]);
     }
+    // The allocator in it is the same.
+    tasks.extend([(bench, (7, 5), "sm_75"), (bench, (8, 0), "sm_120")]);
     let tasks = Mutex::new(tasks);
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
@@ -461,9 +542,11 @@ fn every_supported_gpu_can_be_assembled_for() {
             scope.spawn(|| {
                 loop {
                     let task = tasks.lock().expect("no other worker panicked").pop();
-                    let Some((baseline, gpu)) = task else { break };
+                    let Some((module, baseline, gpu)) = task else {
+                        break;
+                    };
                     // Whether it can be assembled does not depend on optimisation.
-                    assemble(&ptxas, &scratch, baseline, gpu, &["-O1"]);
+                    assemble(&ptxas, &scratch, module, baseline, gpu, &["-O1"]);
                 }
             });
         }

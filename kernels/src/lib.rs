@@ -4,6 +4,9 @@
 //! The stress kernels share a few words: a *block* is a record of an allocation in an array of
 //! the host; its *owner* is a number from which a pattern is made that fills it; a *tally* counts
 //! what was done and what was found wrong.
+//!
+//! Without the feature `entry-points` there are only the words, for kernels of other crates, and
+//! whoever compiles them to PTX brings the panic handler.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
@@ -19,17 +22,26 @@
 extern crate scatterheap_heap as heap;
 extern crate scatterheap_simt as simt;
 
-pub mod bench;
+#[cfg(feature = "entry-points")]
 pub mod blocks;
+#[cfg(feature = "entry-points")]
 pub mod churn;
+#[cfg(feature = "entry-points")]
 pub mod divergent;
+#[cfg(feature = "entry-points")]
 pub mod exchange;
+#[cfg(feature = "entry-points")]
 pub mod exhaust;
+#[cfg(feature = "entry-points")]
 pub mod exports;
+#[cfg(feature = "entry-points")]
 pub mod grow;
+#[cfg(feature = "entry-points")]
 pub mod initialise;
+#[cfg(feature = "entry-points")]
 pub mod overlap;
 pub mod pattern;
+#[cfg(feature = "entry-points")]
 pub mod replay;
 pub mod sizes;
 pub mod tally;
@@ -37,7 +49,7 @@ pub mod tally;
 /// Where this crate's sources are, for those who compile them to PTX.
 pub const SOURCE_DIRECTORY: &str = env!("CARGO_MANIFEST_DIR");
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", feature = "entry-points"))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     simt::thread::trap()

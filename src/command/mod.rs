@@ -1,10 +1,12 @@
 //! What can be asked on the command line; each subcommand has a file.
 
+mod bench;
 mod heat_map;
 mod info;
 mod occupancy;
 pub mod output;
 mod picture;
+mod plot;
 mod progress;
 mod replay;
 mod session;
@@ -25,10 +27,12 @@ Examples:
   scatterheap stress churn --device cpu:8           one workload on 8 threads of the CPU
   scatterheap occupancy --heap 64MiB                a picture of a heap
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
+  scatterheap bench --quick                         how fast malloc and free are, beside others
 
 Sizes are numbers of bytes, with a unit if you like: 4096, 64KiB, 512MiB, 16GiB.";
 
-/// `malloc` for code that runs on a GPU: look at devices, try heaps, show them, replay traces.
+/// `malloc` for code that runs on a GPU: look at devices, try heaps, show them, replay traces,
+/// measure allocators.
 #[derive(Debug, Parser)]
 #[command(name = "scatterheap", version, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true)]
@@ -38,6 +42,9 @@ pub struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The hidden subcommand by which this program starts itself to measure a plug-in.
+const WORKER: &str = "bench-worker";
 
 /// Options of all subcommands.
 #[derive(Debug, Args)]
@@ -68,6 +75,13 @@ enum Command {
     Occupancy(occupancy::Arguments),
     /// Replay a real program's allocations, many copies at once, with contents verified
     Replay(replay::Arguments),
+    /// Measure allocators side by side: scatterheap, the device's own malloc, plug-ins, and the floor
+    Bench(bench::Arguments),
+    /// Draw plots from tables of the benchmark
+    Plot(plot::Arguments),
+    /// Measure a plug-in as its parent orders through standard input
+    #[command(name = WORKER, hide = true)]
+    Worker,
 }
 
 impl CommandLine {
@@ -83,6 +97,9 @@ impl CommandLine {
             Command::Stress(arguments) => stress::run(common, arguments),
             Command::Occupancy(arguments) => occupancy::run(common, arguments),
             Command::Replay(arguments) => replay::run(common, arguments),
+            Command::Bench(arguments) => bench::run(common, arguments),
+            Command::Plot(arguments) => plot::run(common, arguments),
+            Command::Worker => bench::work(),
         }
     }
 }

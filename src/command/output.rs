@@ -40,6 +40,15 @@ pub fn table<const COLUMNS: usize>(
     head: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> String {
+    table_of(head, rows)
+}
+
+/// The same with as many columns as there turn out to be.
+pub fn table_of<Head, Line>(head: Head, rows: impl IntoIterator<Item = Line>) -> String
+where
+    Head: Into<comfy_table::Row>,
+    Line: Into<comfy_table::Row>,
+{
     const STYLE: TableStyle =
         TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
     let mut table = Table::new();

@@ -3,6 +3,9 @@
 use super::Common;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+/// Letters that words before the bar take, so that it does not jump.
+const WORDS: usize = 44;
+
 /// A bar that disappears when it is dropped.
 pub struct Progress(ProgressBar);
 
@@ -23,6 +26,11 @@ impl Progress {
             .with_prefix(label.to_owned());
         bar.tick();
         Self(bar)
+    }
+
+    /// Says what is being done, in the place of the label.
+    pub fn say(&self, words: &str) {
+        self.0.set_prefix(format!("{words:<WORDS$}"));
     }
 
     /// Shows how much of the work is done.

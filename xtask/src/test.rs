@@ -77,7 +77,7 @@ fn run_stages(stages: &mut Stages, quick: bool, gpus: &mut Option<usize>) -> Res
         Ok(())
     })?;
     stages.commands("examples", examples(&built))?;
-    stages.command("without CUDA", &mut without_cuda())?;
+    stages.commands("without CUDA", without_cuda())?;
     if !quick {
         stages.command("documentation", &mut documentation())?;
         stages.run("models", || model::run(ModelArguments::default()))?;
@@ -128,13 +128,21 @@ fn examples(built: &[Executable]) -> Vec<Command> {
         .collect()
 }
 
-/// Builds without GPUs. The variable names no compiler, so the build fails if it looks for one.
-fn without_cuda() -> Command {
-    let mut command = cargo();
-    command
-        .args(["build", "--package", "scatterheap", "--no-default-features"])
-        .env(COMPILER_VARIABLE, "there is none");
-    command
+/// Builds without GPUs: the library alone, as who depends on it gets it, and the command. The variable names no
+/// compiler, so the build fails if it looks for one.
+fn without_cuda() -> Vec<Command> {
+    let features: [&[&str]; 2] = [&[], &["--features", "command"]];
+    features
+        .into_iter()
+        .map(|features| {
+            let mut command = cargo();
+            command
+                .args(["build", "--package", "scatterheap", "--no-default-features"])
+                .args(features)
+                .env(COMPILER_VARIABLE, "there is none");
+            command
+        })
+        .collect()
 }
 
 /// Builds the documentation; its warnings, such as links to nowhere, are errors.

@@ -4,7 +4,7 @@
 #
 #   bash run-on-gpu.sh [--quick]
 #
-#   OUT=DIRECTORY      where the logs and JSON documents go   [results, where you are]
+#   OUT=DIRECTORY      where logs, JSON, CSV and plots go     [results, where you are]
 #   DEVICE=cuda:N      which GPU, or cpu                      [cuda:0]
 #
 # The exit code is 1 if anything failed.
@@ -70,7 +70,8 @@ both() {
 cp "$here/MANIFEST" "$out/MANIFEST"
 grep '^commit' "$here/MANIFEST"
 if [[ -x $(type -P nvidia-smi) ]]; then
-  nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv | tee "$out/devices.csv"
+  figures=index,name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem
+  nvidia-smi --query-gpu="$figures" --format=csv | tee "$out/devices.csv"
 else
   echo "no nvidia-smi: the driver is not installed, or not on the PATH"
 fi
@@ -88,6 +89,7 @@ for trace in "$here"/traces/*.sctrace; do
   name=replay-$(basename "$trace" .sctrace)
   both "$name" replay "$trace" --heap "$heap" ${copies[@]+"${copies[@]}"}
 done
+step bench bench.txt "$command" bench --device "$device" --output "$out/bench" ${quick:+--quick}
 if [[ -z $quick ]]; then
   for benchmark in "$here"/benches/*; do
     [[ -x $benchmark ]] || continue

@@ -1,0 +1,98 @@
+//! Short lives: every thread allocates a block, writes it, reads it and frees it, again and again.
+
+use crate::allocator::{DeviceAllocator, Native};
+use bytemuck::{Pod, Zeroable};
+use heap::Heap;
+use kernels::sizes::Sizes;
+use simt::atomic::{DeviceAtomicU32, Ordering};
+use simt::{kernel, thread};
+
+/// Arguments of the kernels of this module.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ChurnArguments<A> {
+    /// The allocator.
+    pub allocator: A,
+    /// What is to be done.
+    pub rounds: Rounds,
+}
+
+/// How much is done.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Rounds {
+    /// Threads that work.
+    pub count: u64,
+    /// Rounds of each thread.
+    pub rounds: u64,
+    /// Sizes asked for.
+    pub sizes: Sizes,
+    /// Address of two counters of 4 bytes: NULLs, and blocks that did not hold what was written.
+    pub faults: u64,
+}
+
+// SAFETY: all zeroes are an allocator's and a number of rounds.
+unsafe impl<A: DeviceAllocator> Zeroable for ChurnArguments<A> {}
+// SAFETY: both parts are plain old data of 8-byte fields, so there is no padding between them.
+unsafe impl<A: DeviceAllocator> Pod for ChurnArguments<A> {}
+
+/// What a thread does.
+///
+/// # Safety
+///
+/// The arguments must be valid, and there must be two counters.
+#[inline(always)]
+unsafe fn churn<A: DeviceAllocator>(allocator: &A, rounds: &Rounds) {
+    let thread = u64::from(thread::index_1d());
+    if thread >= rounds.count {
+        return;
+    }
+    let (mut nulls, mut corrupt) = (0_u32, 0_u32);
+    for round in 0..rounds.rounds {
+        let words = rounds.sizes.of(thread, round).div_ceil(8);
+        let block = allocator.malloc(words * 8).cast::<u64>();
+        if block.is_null() {
+            nulls += 1;
+            continue;
+        }
+        let mark = thread << 20 ^ round;
+        // SAFETY: the block has that many words, and is this thread's until it is freed.
+        unsafe {
+            for index in 0..words {
+                block.add(index as usize).write(mark ^ index << 40);
+            }
+            let mut wrong = 0;
+            for index in 0..words {
+                wrong |= block.add(index as usize).read() ^ mark ^ index << 40;
+            }
+            corrupt += u32::from(wrong != 0);
+            allocator.free(block.cast());
+        }
+    }
+    for (index, count) in [nulls, corrupt].into_iter().enumerate() {
+        if count != 0 {
+            // SAFETY: as the caller promises.
+            let counter = unsafe { &*(rounds.faults as *const DeviceAtomicU32).add(index) };
+            // Relaxed: read by the host after the launch.
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+kernel! {
+    /// Every thread churns on the heap.
+    pub struct Churn = "scatterheap_bench_heap_churn";
+    fn body(arguments: &ChurnArguments<Heap>) {
+        // SAFETY: as the host promised.
+        unsafe { churn(&arguments.allocator, &arguments.rounds) };
+    }
+}
+
+kernel! {
+    /// Every thread churns on the device's own allocator.
+    pub struct NativeChurn = "scatterheap_bench_native_churn";
+    fn body(arguments: &ChurnArguments<Native>) {
+        // SAFETY: as the host promised.
+        unsafe { churn(&arguments.allocator, &arguments.rounds) };
+    }
+}

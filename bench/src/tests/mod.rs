@@ -1,0 +1,51 @@
+//! The tests: what each does with one allocator in one case. A file for each group.
+
+mod access;
+mod aged;
+mod alloc_heavy;
+mod blocks;
+mod churn;
+mod counters;
+mod full;
+mod graph;
+mod init;
+mod resources;
+#[cfg(test)]
+mod try_out;
+mod workgen;
+
+pub(crate) use graph::VERTICES as GRAPH_VERTICES;
+
+use crate::bench::{Bench, Ground};
+use crate::case::Test;
+use crate::error::Result;
+use crate::figures::Figures;
+
+/// Measures an allocator in a case.
+pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    match bench.ground.case.test {
+        Test::Uniform | Test::Mixed | Test::Scale | Test::Large | Test::Warp => blocks::run(bench),
+        Test::UniformAged | Test::MixedAged => aged::run(bench),
+        Test::Churn => churn::run(bench),
+        Test::Oom | Test::Oommix => full::run(bench),
+        Test::Frag => blocks::spread(bench),
+        Test::Init => init::run(bench),
+        Test::Resources => resources::run(bench),
+        Test::Workgen => workgen::run(bench),
+        Test::Access => access::run(bench),
+        Test::Graph => graph::run(bench),
+        Test::AllocHeavy => alloc_heavy::run(bench),
+    }
+}
+
+/// Measures what stands beside the allocators in a test but is none.
+type MeasureBaseline = fn(&Ground<'_>, &mut Figures<'_>) -> Result<()>;
+
+/// The baseline of a test and its name in the table, if it has one.
+pub(crate) fn baseline(test: Test) -> Option<(&'static str, MeasureBaseline)> {
+    match test {
+        Test::Workgen => Some(("two_pass", workgen::two_passes)),
+        Test::Access => Some(("packed", access::packed)),
+        _ => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! `workgen`: every thread allocates an output of its own length and writes it, in one launch. The
+//! baseline writes the same outputs without an allocator, in two passes: count, add up, write. Its
+//! room is there beforehand.
+
+use super::blocks::MICROSECONDS;
+use super::counters::{Counters, not_compiled_for};
+use crate::allocator::Handle;
+use crate::bench::{Arrays, Bench, Ground};
+use crate::contents::Faults;
+use crate::error::Result;
+use crate::figures::Figures;
+use bench_kernels::DeviceAllocator;
+use bench_kernels::workgen::{
+    CHUNK, CheckArguments, CheckOutputs, CountWords, NativeProduce, PassArguments, Produce,
+    SumArguments, SumChunks, Work, WorkArguments, WriteOutputs, levels,
+};
+use scatterheap_host::{Device, Grid, Memory};
+use simt::kernel::Kernel;
+
+const METRIC: &str = "workgen_us";
+
+pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
+    match bench.allocator.handle() {
+        Some(Handle::Heap(heap)) => measure::<Produce, _>(bench, heap),
+        Some(Handle::Native(native)) => measure::<NativeProduce, _>(bench, native),
+        None => Err(not_compiled_for(bench.allocator.name())),
+    }
+}
+
+fn measure<K, A>(bench: &mut Bench<'_>, device_allocator: A) -> Result<()>
+where
+    A: DeviceAllocator,
+    K: Kernel<Arguments = WorkArguments<A>>,
+{
+    let Bench {
+        ground,
+        allocator,
+        figures,
+    } = bench;
+    let (device, n) = (ground.device, ground.case.n);
+    let outputs = Outputs::new(ground)?;
+    let arguments = WorkArguments {
+        allocator: device_allocator,
+        work: outputs.work(n),
+    };
+    let request = outputs.0.request(&ground.case, 0, n);
+    let produce = || -> Result<()> {
+        // SAFETY: there are a length and a place for each thread, and the heap outlives the
+        // launches.
+        unsafe { device.launch::<K>(Grid::of(n), &arguments)? };
+        Ok(())
+    };
+    produce()?;
+    outputs.check(device, n)?.report(figures, n.into())?;
+    // SAFETY: the blocks were just allocated.
+    unsafe { allocator.free(&request)? };
+    let mut times = Vec::new();
+    ground.sample(figures, |counts| {
+        let time = device.time_calls(produce)?;
+        // SAFETY: the blocks were just allocated.
+        unsafe { allocator.free(&request)? };
+        if counts {
+            times.push(time * MICROSECONDS);
+        }
+        Ok(())
+    })?;
+    figures.spread(METRIC, &times);
+    Ok(())
+}
+
+/// Measures the two passes.
+pub(super) fn two_passes(ground: &Ground<'_>, figures: &mut Figures<'_>) -> Result<()> {
+    let passes = TwoPasses::new(ground)?;
+    let (device, n) = (ground.device, ground.case.n);
+    passes.launch(device, n)?;
+    passes.outputs.check(device, n)?.report(figures, n.into())?;
+    let mut times = Vec::new();
+    ground.sample(figures, |counts| {
+        let time = device.time_calls(|| passes.launch(device, n))?;
+        if counts {
+            times.push(time * MICROSECONDS);
+        }
+        Ok(())
+    })?;
+    figures.spread(METRIC, &times);
+    Ok(())
+}
+
+/// Lengths of the outputs and places for their addresses.
+struct Outputs(Arrays);
+
+impl Outputs {
+    fn new(ground: &Ground<'_>) -> Result<Self> {
+        let count = ground.case.n as usize;
+        let mut arrays = ground.arrays(count)?;
+        if arrays.sizes.is_none() {
+            let sizes = ground.device.allocate(count as u64 * 4)?;
+            sizes.write(0, &ground.sizes(count))?;
+            arrays.sizes = Some(sizes);
+        }
+        Ok(Self(arrays))
+    }
+
+    fn work(&self, n: u32) -> Work {
+        Work {
+            sizes: self.0.sizes.as_ref().map_or(0, Memory::address),
+            outputs: self.0.blocks.address(),
+            count: n.into(),
+        }
+    }
+
+    /// Looks at all outputs.
+    fn check(&self, device: &Device, n: u32) -> Result<Faults> {
+        let counters = Counters::new(device)?;
+        let arguments = CheckArguments {
+            work: self.work(n),
+            faults: counters.address(),
+        };
+        // SAFETY: there is a length and an address for each thread; outputs are as long as was
+        // asked for.
+        unsafe { device.launch::<CheckOutputs>(Grid::of(n), &arguments)? };
+        counters.read()
+    }
+}
+
+/// The memory of the baseline.
+struct TwoPasses {
+    outputs: Outputs,
+    counts: Memory,
+    room: Memory,
+}
+
+impl TwoPasses {
+    fn new(ground: &Ground<'_>) -> Result<Self> {
+        let count = ground.case.n;
+        let sizes = ground.sizes(count as usize);
+        let words: u64 = sizes.into_iter().map(|size| u64::from(size / 4)).sum();
+        let counts: u64 = levels(count.into()).map(|(_, length)| length).sum();
+        Ok(Self {
+            outputs: Outputs::new(ground)?,
+            counts: ground.device.allocate(counts * 4)?,
+            room: ground.device.allocate(words * 4)?,
+        })
+    }
+
+    /// Enqueues the passes.
+    fn launch(&self, device: &Device, n: u32) -> Result<()> {
+        let arguments = PassArguments {
+            work: self.outputs.work(n),
+            counts: self.counts.address(),
+            room: self.room.address(),
+        };
+        // SAFETY: there is a length, a place for an address and a count for each thread, counts for
+        // all levels, and room for all outputs.
+        unsafe {
+            device.launch::<CountWords>(Grid::of(n), &arguments)?;
+            for (begin, length) in levels(n.into()).filter(|(_, length)| *length > 1) {
+                let counts = self.counts.address() + begin * 4;
+                let sums = counts + length * 4;
+                let chunks = u32::try_from(length.div_ceil(CHUNK)).unwrap_or(u32::MAX);
+                let level = SumArguments {
+                    counts,
+                    count: length,
+                    sums,
+                };
+                device.launch::<SumChunks>(Grid::of(chunks), &level)?;
+            }
+            device.launch::<WriteOutputs>(Grid::of(n), &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::case::{Case, Test};
+    use crate::tests::try_out::{try_baseline, try_out};
+
+    fn case(n: u32) -> Case {
+        Case {
+            test: Test::Workgen,
+            least: 4,
+            most: 200,
+            n,
+        }
+    }
+
+    #[test]
+    fn outputs_are_written_by_threads_that_allocate() {
+        for found in try_out(case(3000)) {
+            found.expect_metrics(&["null", "corrupt", super::METRIC]);
+            found.expect_zero(&["null", "corrupt"]);
+        }
+    }
+
+    #[test]
+    fn two_passes_find_a_place_for_every_output() {
+        // Around the lengths where another level begins.
+        for n in [1, 2, 31, 32, 33, 1023, 1024, 1025, 2000] {
+            let found = try_baseline(case(n));
+            found.expect_metrics(&["null", "corrupt", super::METRIC]);
+            found.expect_zero(&["null", "corrupt"]);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+/* Has a name that does not fit into a table. */
+#define NAME "Bad, Name"
+#include "plugin.h"

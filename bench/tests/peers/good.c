@@ -1,0 +1,3 @@
+/* Does all that it should. */
+#define NAME "good"
+#include "plugin.h"

@@ -1,0 +1,4 @@
+/* Lacks two functions. */
+#define NAME "missing"
+#define WITHOUT_CHURN
+#include "plugin.h"

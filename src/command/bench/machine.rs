@@ -1,0 +1,57 @@
+//! Where and when it was measured, and with what.
+
+use jiff::Timestamp;
+use scatterheap::Device;
+use serde::Serialize;
+
+/// The commit that this program was built from, if that was known.
+const COMMIT: Option<&str> = option_env!("SCATTERHEAP_COMMIT");
+
+/// The machine, the program, and the time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// How the device is selected.
+    pub selector: String,
+    /// What it is, for people.
+    pub device: String,
+    /// Whether it is a GPU.
+    pub gpu: bool,
+    /// Version of CUDA that the driver speaks.
+    pub driver: Option<String>,
+    /// Version of scatterheap.
+    pub version: &'static str,
+    /// The commit that it was built from.
+    pub commit: Option<&'static str>,
+    /// When it was measured, in UTC.
+    pub date: String,
+}
+
+impl Machine {
+    pub fn new(device: &Device) -> Self {
+        Self {
+            selector: device.label(),
+            device: device.name(),
+            gpu: device.is_gpu(),
+            driver: Device::driver_version().filter(|_| device.is_gpu()),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: COMMIT.filter(|commit| !commit.is_empty()),
+            date: Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        }
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let mut parts = vec![format!("{} ({})", self.selector, self.device)];
+        if let Some(driver) = &self.driver {
+            parts.push(format!("driver for CUDA {driver}"));
+        }
+        let commit = self.commit.map(|commit| format!(", commit {commit}"));
+        parts.push(format!(
+            "scatterheap {}{}",
+            self.version,
+            commit.unwrap_or_default()
+        ));
+        parts.push(self.date.clone());
+        parts.join("; ")
+    }
+}

@@ -1,0 +1,129 @@
+//! `scatterheap bench`: measures allocators side by side.
+
+mod files;
+mod machine;
+mod measure;
+mod report;
+mod table;
+
+use super::Common;
+use super::output::{note, print, print_json};
+use anyhow::{Result, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use measure::Measured;
+use scatterheap_bench::Test;
+use std::path::PathBuf;
+
+const HELP: &str = "\
+Tests:
+  uniform       every thread allocates, then frees, a block of the same size
+  mixed         the same with sizes of a range
+  scale         the same with 1 to 2^22 threads
+  warp          one lane of every warp allocates
+  churn         every thread allocates, writes, reads and frees, again and again
+  large         64 blocks of 1 MiB, and of 16 MiB
+  uniform_aged  uniform and mixed, on a heap that is 70 % full after 10^7
+  mixed_aged    operations
+  oom, oommix   a heap of 1 GiB filled until NULL: the share that was handed out
+  frag          address range over bytes asked for
+  init          making a heap
+  resources     registers and stack of malloc and free (on a GPU)
+  workgen       every thread makes an output of its own length
+  access        reading what was allocated
+  graph         edges inserted into and deleted from a real graph
+  alloc_heavy   blocks that grow from 16 bytes to 64 KiB by realloc
+
+Allocators: floor (the same launch, which stores 8 bytes and allocates nothing), scatterheap, the
+device's own malloc (`cuda` on a GPU, `system` on the CPU), and plug-ins by their names. CUDA's is
+so slow that it only takes the cases with few threads: compare lines with the same n.
+
+Examples:
+  scatterheap bench --quick                            everything, in less than a minute
+  scatterheap bench uniform mixed --device cuda:0      two tests
+  scatterheap bench churn --allocator scatterheap --samples 101
+  scatterheap bench --peer ./libother.so --output results
+                                                       with a plug-in; CSV, JSON and plots
+
+Times are medians in microseconds, by the device's own clock. Whoever is slow gets fewer samples:
+the metric `samples` says how many. The exit code is 1 if scatterheap failed in a case or gave
+blocks that did not hold what was written.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// What to measure [default: all tests]
+    #[arg(value_name = "TEST", value_parser = test_parser(), hide_possible_values = true)]
+    tests: Vec<Test>,
+    /// Whom to measure beside the floor, with commas between [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    allocator: Vec<String>,
+    /// Timed launches of each kind [default: 21; 5 if quick]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// Fewer sizes and samples
+    #[arg(long)]
+    quick: bool,
+    /// Shared library of another allocator; may be given several times
+    #[arg(long, value_name = "LIBRARY")]
+    peer: Vec<PathBuf>,
+    /// Seconds that a plug-in may be silent before it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    peer_timeout: u64,
+    /// Directory for latest.csv, latest.json and plots, which is made if need be
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+}
+
+/// Reads the name of a test.
+fn test_parser() -> impl TypedValueParser<Value = Test> {
+    PossibleValuesParser::new(Test::ALL.map(Test::name)).try_map(|name| name.parse::<Test>())
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    if let Some(directory) = &arguments.output {
+        files::prepare(directory)?;
+    }
+    let measured = measure::run(common, arguments)?;
+    if let Some(directory) = &arguments.output {
+        for path in files::write(&measured, directory)? {
+            note(&format!("written: {}", path.display()));
+        }
+    }
+    if common.json {
+        print_json(&files::Document::new(&measured))?;
+    } else {
+        print(&report::text(&measured))?;
+    }
+    judge(&measured)
+}
+
+/// Measures a plug-in for the parent process; returns only if there is none.
+pub fn work() -> Result<()> {
+    match scatterheap_bench::peer::worker(measure::open_for_worker) {
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An error if scatterheap failed.
+fn judge(measured: &Measured) -> Result<()> {
+    for failure in &measured.failures {
+        note(&format!(
+            "{}, {}: {}",
+            failure.allocator, failure.case, failure.reason
+        ));
+    }
+    if let Some(reason) = &measured.lost {
+        bail!("the benchmark ended before all was measured: {reason}");
+    }
+    let ours = measured
+        .failures
+        .iter()
+        .filter(|failure| failure.allocator == measure::OURS);
+    match ours.count() {
+        0 => Ok(()),
+        count => bail!(
+            "scatterheap failed in {count} of {} cases",
+            measured.plan.cases.len()
+        ),
+    }
+}

@@ -1,0 +1,63 @@
+//! `scatterheap plot`: draws plots from tables of the benchmark.
+
+use super::Common;
+use super::output::{print, print_json};
+use anyhow::{Result, bail};
+use scatterheap_bench::plot;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const HELP: &str = "\
+A table is a CSV file with the columns test,allocator,size,n,metric,value, such as the latest.csv
+that `scatterheap bench --output DIR` writes. Several are joined; where two have the same figure,
+the later one counts. The plots are time-over-size.svg (test `uniform`), time-over-threads.svg
+(test `scale`) and ratios.svg (every test with a floor). One whose figures are missing is left out.
+
+Examples:
+  scatterheap plot benches/results/h200/latest.csv
+  scatterheap plot mine.csv theirs.csv --output plots --title 'NVIDIA H200, November 2026'";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// Files of the tables
+    #[arg(value_name = "CSV", required = true)]
+    tables: Vec<PathBuf>,
+    /// Directory for the plots, which is made if need be
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    /// Line under the plots' titles: where and when it was measured [default: the tables' names]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document {
+    command: &'static str,
+    plots: Vec<PathBuf>,
+}
+
+pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    let tables = &arguments.tables;
+    let rows = tables.iter().map(|table| plot::read(table));
+    let rows = plot::merge(rows.collect::<plot::Result<Vec<_>>>()?);
+    let names = tables.iter().map(|table| table.display().to_string());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let title = arguments.title.as_ref().unwrap_or(&names);
+    let plots = plot::write_all(&rows, &arguments.output, title)?;
+    if plots.is_empty() {
+        bail!(
+            "nothing can be plotted of {names}: times of the test `uniform` or `scale` are needed, or \
+             of another test with its floor, but found were {} figures of other kinds",
+            rows.len()
+        );
+    }
+    if common.json {
+        return print_json(&Document {
+            command: "plot",
+            plots,
+        });
+    }
+    let lines = plots.iter().map(|path| format!("{}\n", path.display()));
+    print(&lines.collect::<String>())
+}

@@ -1,0 +1,220 @@
+//! The command `scatterheap bench`: what it prints and writes, and that bad input ends in one line before
+//! anything is measured.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A heap and samples that are soon done.
+const SMALL: [&str; 6] = ["--device", "cpu", "--heap", "32MiB", "--samples", "3"];
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+    command.arg("bench").args(arguments).env("NO_COLOR", "1");
+    command.output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is UTF-8")
+}
+
+/// What a successful call prints.
+fn printed(arguments: &[&str]) -> String {
+    let output = bench(arguments);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    text(&output.stdout).to_owned()
+}
+
+/// A directory of the test's own, which is not there.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    match std::fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{error}"),
+        _ => path,
+    }
+}
+
+/// The lines of a table under its head, which must be the right one.
+fn lines(csv: &Path) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(csv).expect("the table was written");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("test,allocator,size,n,metric,value"));
+    lines
+        .map(|line| line.split(',').map(str::to_owned).collect())
+        .collect()
+}
+
+#[test]
+fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
+    let output = directory("bench-quick");
+    let path = output.to_str().expect("UTF-8");
+    let document = printed(&[&["--quick", "--json", "--output", path], &SMALL[..]].concat());
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    let lines = lines(&output.join("latest.csv"));
+    assert_eq!(
+        document["rows"].as_array().expect("rows").len(),
+        lines.len()
+    );
+    assert_eq!(document["failures"], Value::Array(Vec::new()));
+    assert_eq!(document["machine"]["selector"], "cpu");
+    assert_eq!(document["plan"]["heap_bytes"], 32 << 20);
+    for line in &lines {
+        assert_eq!(line.len(), 6, "{line:?}");
+        for number in [&line[2], &line[3], &line[5]] {
+            let number: f64 = number.parse().unwrap_or_else(|_| panic!("{line:?}"));
+            assert!(number >= 0.0, "{line:?}");
+        }
+    }
+    let found: BTreeSet<(&str, &str)> = lines.iter().map(|line| (&*line[0], &*line[1])).collect();
+    for test in [
+        "uniform",
+        "mixed",
+        "scale",
+        "warp",
+        "churn",
+        "large",
+        "uniform_aged",
+        "mixed_aged",
+        "oom",
+        "oommix",
+        "frag",
+        "init",
+        "workgen",
+        "access",
+        "graph",
+        "alloc_heavy",
+    ] {
+        assert!(found.contains(&(test, "scatterheap")), "{test}");
+    }
+    for (test, allocator) in [
+        ("uniform", "floor"),
+        ("uniform", "system"),
+        ("workgen", "two_pass"),
+    ] {
+        assert!(found.contains(&(test, allocator)), "{test}, {allocator}");
+    }
+    for name in [
+        "latest.json",
+        "time-over-size.svg",
+        "time-over-threads.svg",
+        "ratios.svg",
+    ] {
+        assert!(output.join(name).is_file(), "{name}");
+    }
+}
+
+/// With enough threads that starting them does not hide the work.
+#[test]
+fn allocating_takes_longer_than_not_allocating() {
+    let output = directory("bench-floor");
+    let path = output.to_str().expect("UTF-8");
+    let options = [
+        "uniform",
+        "--device",
+        "cpu",
+        "--samples",
+        "15",
+        "--output",
+        path,
+    ];
+    let printed = printed(&options);
+    let lines = lines(&output.join("latest.csv"));
+    // The best of all sizes: other programs may have disturbed the medians.
+    let best = |allocator: &str| -> f64 {
+        let of = |line: &&Vec<String>| line[1] == allocator && line[4] == "alloc_us_p10";
+        let times = lines.iter().filter(of);
+        times
+            .map(|line| line[5].parse::<f64>().expect("a number"))
+            .fold(f64::INFINITY, f64::min)
+    };
+    assert!(best("floor") < best("scatterheap"), "{printed}");
+    assert!(best("floor") < best("system"), "{printed}");
+    assert!(printed.contains("uniform: malloc, µs"), "{printed}");
+    assert!(printed.contains("× floor"), "{printed}");
+    assert!(
+        !printed.contains("target"),
+        "targets are those of a GPU: {printed}"
+    );
+}
+
+#[test]
+fn only_what_was_asked_for_is_measured() {
+    let options = ["warp", "churn", "--quick", "--allocator", "scatterheap"];
+    let printed = printed(&[&options[..], &SMALL].concat());
+    for words in [
+        "warp: malloc",
+        "warp: free",
+        "churn: µs",
+        "heap of 32 MiB",
+        "3 samples",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    for words in ["uniform", "system"] {
+        assert!(!printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
+fn rows_are_in_the_same_order_whatever_was_measured_first() {
+    let rows = |seed: &str| -> Vec<(Value, Value)> {
+        let options = ["frag", "--quick", "--json", "--seed", seed];
+        let document = printed(&[&options[..], &SMALL].concat());
+        let document: Value = serde_json::from_str(&document).expect("JSON");
+        let rows = document["rows"].as_array().expect("rows").iter();
+        rows.map(|row| (row["size"].clone(), row["metric"].clone()))
+            .collect()
+    };
+    let first = rows("1");
+    assert!(!first.is_empty());
+    for seed in ["2", "3"] {
+        assert_eq!(rows(seed), first);
+    }
+}
+
+#[test]
+fn bad_input_ends_in_one_line() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-file");
+    std::fs::write(&file, "").expect("the directory is writable");
+    let file = file.to_str().expect("UTF-8");
+    let refused: [(&[&str], &str); 10] = [
+        (&["nothing"], "'nothing'"),
+        (
+            &["--allocator", "other"],
+            "`other` is no allocator here: choose from floor, scatterheap, system",
+        ),
+        (&["--peer", "/no/such/library.so"], "/no/such/library.so"),
+        (&["--peer", file], "bench-file"),
+        (&["--heap", "1MiB"], "the benchmark needs 16 MiB at least"),
+        (&["--heap", "900GiB"], "ask for less"),
+        (&["--heap", "much"], "is no size"),
+        (&["--samples", "0"], "--samples"),
+        (&["--output", file], "choose another for --output"),
+        (&["--peer-timeout", "0"], "--peer-timeout"),
+    ];
+    for (arguments, words) in refused {
+        let output = bench(&[&["--device", "cpu"], arguments].concat());
+        let errors = text(&output.stderr);
+        assert!(
+            matches!(output.status.code(), Some(1 | 2)),
+            "{arguments:?}: {errors}"
+        );
+        assert_eq!(errors.lines().count(), 1, "{arguments:?}: {errors}");
+        assert!(
+            errors.starts_with("error: ") && errors.contains(words),
+            "{arguments:?}: {errors}"
+        );
+        assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_help_names_every_test_and_has_examples() {
+    let help = printed(&["--help"]);
+    for test in scatterheap_bench::Test::ALL {
+        assert!(help.contains(test.name()), "{test}: {help}");
+    }
+    assert!(help.contains("Examples:"), "{help}");
+}
