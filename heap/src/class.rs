@@ -1,57 +1,59 @@
 //! Size classes: which slot size serves a request.
 //!
-//! Slots are multiples of 16 bytes up to 128, of 32 up to 256, and then eight to a doubling. A
-//! slot is larger than its request by at most 15 bytes up to 64 B, by less than a quarter of
-//! itself up to 256 B, and by less than an eighth beyond.
+//! Slots are multiples of 16 bytes up to 256, and then eight to a doubling: 288, 320, … 512, 576 and
+//! so on. A slot is larger than its request by at most 15 bytes up to 256 B, and by less than an
+//! eighth of itself beyond.
 //!
-//! Every slot size is `multiplier << shift` with a multiplier of 2 to 16, so dividing an offset
-//! by it is a shift and a multiplication.
+//! All is arithmetic without a branch or a table, since every `malloc` asks.
 
 /// Classes that any heap has at most. Class numbers fit 8 bits.
-pub const MAX_CLASSES: u32 = 192;
+pub const MAX_CLASSES: u32 = 176;
 
-/// Slot sizes up to this are multiples of 16 bytes, with a shift of 3.
-const SIXTEENS_END: u32 = 128;
-/// Slot sizes up to this are multiples of 32 bytes.
-const THIRTY_TWOS_END: u32 = 256;
-/// Classes below the first octave.
-const FINE_CLASSES: u32 = 12;
+/// Classes of an octave: sizes from one power of two to the next.
+pub const OCTAVE: u32 = 8;
+/// Sizes below two to this have the same steps.
+const FINE_LOG2: u32 = 7;
 
 /// The class whose slots are the smallest that hold `bytes`, 1 to 2^31.
 #[inline(always)]
 #[must_use]
+#[allow(
+    clippy::manual_ilog2,
+    reason = "ilog2 would bring a panic into every malloc"
+)]
 pub const fn class_of(bytes: u32) -> u32 {
     let last = bytes - 1;
-    if bytes <= SIXTEENS_END {
-        last >> 4
-    } else if bytes <= THIRTY_TWOS_END {
-        8 + ((last - SIXTEENS_END) >> 5)
-    } else {
-        let exponent = last.ilog2();
-        FINE_CLASSES + (exponent - 8) * 8 + ((last >> (exponent - 3)) & 7)
-    }
+    let log2 = 31 - (last | 1 << FINE_LOG2).leading_zeros();
+    (log2 - FINE_LOG2) * OCTAVE + (last >> (log2 - 3))
 }
 
-/// `(multiplier, shift)` of a class: its slot size is `multiplier << shift`.
+/// The octave that a class counts as. Those up to 256 bytes have the same steps, and are one.
 #[inline(always)]
 #[must_use]
-pub const fn parts(class: u32) -> (u32, u32) {
-    if class < 8 {
-        (2 * (class + 1), 3)
-    } else if class < FINE_CLASSES {
-        (class - 3, 5)
-    } else {
-        let octave = class - FINE_CLASSES;
-        (9 + (octave & 7), 5 + (octave >> 3))
-    }
+pub const fn octave(class: u32) -> u32 {
+    let octave = class / OCTAVE;
+    if octave > 1 { octave } else { 1 }
 }
 
 /// Slot size of a class in bytes.
 #[inline(always)]
 #[must_use]
 pub const fn slot_bytes(class: u32) -> u32 {
-    let (multiplier, shift) = parts(class);
-    multiplier << shift
+    let octave = octave(class);
+    (class + 1 - (octave - 1) * OCTAVE) << (octave + 3)
+}
+
+/// `(multiplier, shift)` of a class: its slot size is `multiplier << shift`, with a multiplier of 2
+/// to 16. So dividing an offset by it is a shift and a multiplication.
+#[must_use]
+pub const fn parts(class: u32) -> (u32, u32) {
+    let octave = octave(class);
+    let steps = class + 1 - (octave - 1) * OCTAVE;
+    if class < OCTAVE {
+        (2 * steps, octave + 2)
+    } else {
+        (steps, octave + 3)
+    }
 }
 
 /// Largest power of two that all multiples of the slot size are multiples of.
@@ -62,14 +64,9 @@ pub const fn alignment(class: u32) -> u32 {
 
 /// Binary logarithm of a power of two that is at least the slot size, and less than twice of it
 /// above 256 bytes.
-#[inline(always)]
 #[must_use]
 pub const fn slot_log2(class: u32) -> u32 {
-    if class < FINE_CLASSES {
-        8
-    } else {
-        9 + ((class - FINE_CLASSES) >> 3)
-    }
+    octave(class) + FINE_LOG2
 }
 
 /// `ceil(2^32 / multiplier)`, by which [`divide`] divides by multiplication.
@@ -113,8 +110,7 @@ mod tests {
             let slot = slot_bytes(class_of(bytes));
             let waste = slot - bytes;
             match bytes {
-                0..=64 => assert!(waste < 16, "{bytes}"),
-                65..=256 => assert!(4 * waste < slot, "{bytes}"),
+                0..=256 => assert!(waste < 16, "{bytes}"),
                 _ => assert!(8 * waste < slot, "{bytes}"),
             }
         }
@@ -122,12 +118,12 @@ mod tests {
 
     #[test]
     fn slots_are_multiples_of_sixteen_bytes() {
-        assert!((0..172).all(|class| slot_bytes(class).is_multiple_of(16)));
+        assert!((0..MAX_CLASSES).all(|class| slot_bytes(class).is_multiple_of(16)));
     }
 
     #[test]
     fn division_is_exact() {
-        for class in 0..172 {
+        for class in 0..MAX_CLASSES {
             let (multiplier, _) = parts(class);
             let reciprocal = reciprocal(multiplier);
             for number in (0..1 << 16).chain((1 << 28) - 1000..1 << 28) {

@@ -12,7 +12,8 @@
 
 use crate::counters::Misuse;
 use crate::entry::Entry;
-use crate::heap::Heap;
+use crate::heap::{Core, Heap};
+use crate::malloc::Wish;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 
@@ -28,21 +29,22 @@ fn opaque<F: Copy>(function: &'static F) -> F {
     *function
 }
 
-/// Defines a cold call of a method of the heap in its metadata.
+/// Defines a cold call of a method of the heap's core.
 macro_rules! cold {
     ($name:ident: $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         #[inline(always)]
         pub(crate) fn $name(heap: &Heap, $($argument: $type),*) $(-> $result)? {
-            fn call(heap: &Heap, $($argument: $type),*) $(-> $result)? {
+            fn call(heap: &Core, $($argument: $type),*) $(-> $result)? {
                 heap.$method($($argument),*)
             }
-            static CALL: fn(&Heap, $($type),*) $(-> $result)? = call;
-            opaque(&CALL)(heap.resident(), $($argument),*)
+            static CALL: fn(&Core, $($type),*) $(-> $result)? = call;
+            opaque(&CALL)(heap.core(), $($argument),*)
         }
     };
 }
 
-cold!(draw: draw_beyond(place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket);
+cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket, attempt: u32) -> Ticket);
+cold!(malloc_pages: malloc_pages(wish: Wish, bytes: u64) -> *mut u8);
 cold!(give_back: give_back_units(ticket: Ticket, count: u32));
 cold!(malloc_run: malloc_run(bytes: u64, alignment: u64) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, before: u32, after: u32));

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_slab_entry_gives_back_what_it_was_made_of() {
-        for class in 0..172 {
+        for class in 0..class::MAX_CLASSES {
             for order in 0..7 {
                 let entry = Entry::slab(class, order);
                 assert_eq!(

@@ -63,21 +63,33 @@ impl Heap {
 
     #[inline(always)]
     fn free_slot(&self, page: u32, entry: Entry, address: u64) {
+        let active = warp::active_mask();
+        // Collectives cost a third where their mask is a constant.
+        if active == u32::MAX {
+            self.free_together(u32::MAX, page, entry, address);
+        } else {
+            self.free_together(active, page, entry, address);
+        }
+    }
+
+    /// Frees the slots of the lanes of `active`: one lane clears the bits of each word.
+    #[inline(always)]
+    fn free_together(&self, active: u32, page: u32, entry: Entry, address: u64) {
         let head = entry.head(page);
         let slot = entry.slot_at(self.offset_in_slab(head, address));
         let index = self.slot_word_index(head, slot.unwrap_or(0));
         let bit = slot.map_or(0, |slot| 1 << (slot & 31));
 
-        let active = warp::active_mask();
         // The word's address: lanes may free into several heaps at once.
         let key = self.slot_words.pointer(index) as u64;
         let group = warp::match_any_u64(active, key);
-        let leader = group.trailing_zeros();
-        let bits = or_in_groups(active, group, leader, key, bit);
+        let leader = warp::lowest(group);
+        let leads = group & warp::lanes_below() == 0;
+        let bits = or_in_groups(active, group, leads, key, bit);
         // What the lanes did to their blocks comes before the leader's release.
         warp::sync(active);
         let mut taken = 0;
-        if warp::lane_id() == leader {
+        if leads {
             // Release: pairs with the acquire of `malloc` that sets the bit again.
             taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
             if taken != 0 {
@@ -103,12 +115,12 @@ impl Heap {
 
 /// The or of `bit` over the lanes of the caller's group, for all groups of `active` at once.
 #[inline(always)]
-fn or_in_groups(active: u32, group: u32, leader: u32, key: u64, bit: u32) -> u32 {
+fn or_in_groups(active: u32, group: u32, leads: bool, key: u64, bit: u32) -> u32 {
     if group == active {
         return warp::reduce_or(active, bit);
     }
     let mut result = bit;
-    let shared = warp::lane_id() == leader && !group.is_power_of_two();
+    let shared = leads && !group.is_power_of_two();
     let mut pending = warp::ballot(active, shared);
     while pending != 0 {
         let chosen = warp::shuffle_u64(active, key, pending.trailing_zeros());

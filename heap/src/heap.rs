@@ -1,5 +1,8 @@
 //! A heap, and the head of its metadata: where everything is.
 //!
+//! The fast paths are methods of [`Heap`], which is small and travels by value. The slow paths are
+//! methods of [`Core`], which never changes, so that the compiler may read it once.
+//!
 //! A heap is two pieces of device memory: *metadata*, which begins with this head, and the user's
 //! pages. They lie apart, so that a stray write of a user cannot corrupt the allocator, and so
 //! that the host can read the metadata alone. The head never changes while the heap lives; what
@@ -7,11 +10,12 @@
 
 use crate::array::Array;
 use crate::counters::{ClassCounters, MISUSES, Misuse};
-use crate::layout::{self, ClassInfo, Layout};
-use crate::page_set::PageSet;
+use crate::layout::{ClassInfo, Layout, StripeTable};
+use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
+use core::ops::Deref;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
 use simt::thread;
 
@@ -37,11 +41,12 @@ pub struct Heap {
     pub(crate) slot_words: Array<DeviceAtomicU32>,
     pub(crate) stripes: Array<Stripe>,
     core: Array<Core>,
+    stripe_table: StripeTable,
     pub(crate) largest_slot: u32,
     pub(crate) page_shift: u8,
     stripes_log2: u8,
-    stripe_budget_log2: u8,
     pub(crate) flags: u8,
+    padding: u8,
 }
 
 /// The head of the metadata: the heap itself, and what only the slow paths and the host need.
@@ -52,10 +57,9 @@ pub struct Core {
     magic: u64,
     globals: Array<Globals>,
     counters: Array<ClassCounters>,
-    sets: Array<PageSet>,
+    sets: Sets,
     classes: Array<ClassInfo>,
     layout: Layout,
-    padding: [u64; 4],
 }
 
 /// What changes and belongs to no class and no page.
@@ -100,19 +104,25 @@ impl Core {
                 slot_words: Array::new(at(layout.offsets.slot_words)),
                 stripes: Array::new(at(layout.offsets.stripes)),
                 core: Array::new(metadata),
+                stripe_table: layout.stripe_table(),
                 largest_slot: layout.largest_slot,
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
-                stripe_budget_log2: byte(layout.stripe_budget_log2()),
                 flags,
+                padding: 0,
             },
             magic: MAGIC,
             globals: Array::new(at(layout.offsets.globals)),
             counters: Array::new(at(layout.offsets.counters)),
-            sets: Array::new(at(layout.offsets.sets)),
+            sets: Sets {
+                states: Array::new(at(layout.offsets.set_states)),
+                summaries: Array::new(at(layout.offsets.set_summaries)),
+                words: Array::new(at(layout.offsets.set_words)),
+                word_count: layout.set_words(),
+                summary_count: layout.summary_words(),
+            },
             classes: Array::new(at(layout.offsets.classes)),
             layout,
-            padding: [0; 4],
         }
     }
 
@@ -132,6 +142,64 @@ impl Core {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    pub(crate) fn globals(&self) -> &Globals {
+        // SAFETY: the arrays of a heap are initialised and live as long as it does.
+        unsafe { self.globals.get(0) }
+    }
+
+    pub(crate) fn counters(&self, class: u32) -> &ClassCounters {
+        // SAFETY: as for `core`; there is one more than there are classes.
+        unsafe { self.counters.get(class) }
+    }
+
+    /// Counters of the requests for runs of pages.
+    pub(crate) fn run_counters(&self) -> &ClassCounters {
+        self.counters(self.layout.class_count)
+    }
+
+    pub(crate) fn class_info(&self, class: u32) -> ClassInfo {
+        // SAFETY: as for `core`; every class below the count has one.
+        *unsafe { self.classes.get(class) }
+    }
+
+    fn set(&self, index: u32) -> PageSet {
+        // SAFETY: as for `core`.
+        unsafe { self.sets.set(index) }
+    }
+
+    /// The free pages.
+    pub(crate) fn free_pages(&self) -> PageSet {
+        self.set(0)
+    }
+
+    /// The listed slabs of a class, by their first pages.
+    pub(crate) fn listed(&self, class: u32) -> PageSet {
+        self.set(1 + class)
+    }
+
+    /// Counts refused frees.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64, count: u32) {
+        // Relaxed: diagnostics, read when the device is idle.
+        let globals = self.globals();
+        globals.misuses[misuse as usize].fetch_add(u64::from(count), Ordering::Relaxed);
+        let _first = globals.first_misused[misuse as usize].compare_exchange(
+            0,
+            address,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+impl Deref for Core {
+    type Target = Heap;
+
+    fn deref(&self) -> &Heap {
+        &self.heap
     }
 }
 
@@ -158,17 +226,11 @@ impl Heap {
         unsafe { &*(address as *const Self) }
     }
 
-    pub(crate) fn core(&self) -> &Core {
+    /// The head of the metadata.
+    #[inline(always)]
+    pub(crate) fn core<'a>(&self) -> &'a Core {
         // SAFETY: the metadata of a heap begin with its core and live as long as it does.
         unsafe { self.core.get(0) }
-    }
-
-    /// The heap in its metadata: what slow paths get, so that a heap that came by value stays in
-    /// constant memory or registers.
-    #[inline(always)]
-    pub(crate) fn resident<'a>(&self) -> &'a Self {
-        // SAFETY: as for `core`; the core begins with the heap.
-        unsafe { &self.core.get(0).heap }
     }
 
     /// Address of the metadata.
@@ -208,37 +270,17 @@ impl Heap {
         (pointer as u64).wrapping_sub(self.base) < self.capacity
     }
 
-    pub(crate) fn globals(&self) -> &Globals {
-        // SAFETY: the arrays of a heap are initialised and live as long as it does.
-        unsafe { self.core().globals.get(0) }
-    }
-
-    pub(crate) fn counters(&self, class: u32) -> &ClassCounters {
-        // SAFETY: as for `globals`; there is one more than there are classes.
-        unsafe { self.core().counters.get(class) }
-    }
-
-    /// Counters of the requests for runs of pages.
-    pub(crate) fn run_counters(&self) -> &ClassCounters {
-        self.counters(self.layout().class_count)
-    }
-
-    pub(crate) fn class_info(&self, class: u32) -> ClassInfo {
-        // SAFETY: as for `globals`; every class below the count has one.
-        *unsafe { self.core().classes.get(class) }
-    }
-
     /// Entry of a page below the page count.
     #[inline(always)]
     pub(crate) fn entry(&self, page: u32) -> &DeviceAtomicU64 {
-        // SAFETY: as for `globals`.
+        // SAFETY: as for `core`.
         unsafe { self.entries.get(page) }
     }
 
     /// Stripe `index` of a class, an index of at most the class's mask.
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
-        // SAFETY: as for `globals`.
+        // SAFETY: as for `core`.
         unsafe { self.stripes.get((class << self.stripes_log2) + index) }
     }
 
@@ -251,23 +293,8 @@ impl Heap {
 
     #[inline(always)]
     pub(crate) fn slot_word(&self, index: u32) -> &DeviceAtomicU32 {
-        // SAFETY: as for `globals`.
+        // SAFETY: as for `core`.
         unsafe { self.slot_words.get(index) }
-    }
-
-    fn set(&self, index: u32) -> &PageSet {
-        // SAFETY: as for `globals`.
-        unsafe { self.core().sets.get(index) }
-    }
-
-    /// The free pages.
-    pub(crate) fn free_pages(&self) -> &PageSet {
-        self.set(0)
-    }
-
-    /// The listed slabs of a class, by their first pages.
-    pub(crate) fn listed(&self, class: u32) -> &PageSet {
-        self.set(1 + class)
     }
 
     /// Address of a page.
@@ -279,27 +306,7 @@ impl Heap {
     /// Stripes of a class in use, less one.
     #[inline(always)]
     pub(crate) fn stripe_mask(&self, class: u32) -> u32 {
-        layout::stripe_mask(
-            class,
-            u32::from(self.page_shift),
-            u32::from(self.stripes_log2),
-            u32::from(self.stripe_budget_log2),
-        )
-    }
-
-    /// Counts refused frees.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64, count: u32) {
-        // Relaxed: diagnostics, read when the device is idle.
-        let globals = self.globals();
-        globals.misuses[misuse as usize].fetch_add(u64::from(count), Ordering::Relaxed);
-        let _first = globals.first_misused[misuse as usize].compare_exchange(
-            0,
-            address,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        self.stripe_table.mask(class)
     }
 }
 

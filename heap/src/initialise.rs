@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::counters::ClassCounters;
 use crate::heap::{Globals, Heap};
-use crate::page_set::{PageSet, low_bits};
+use crate::page_set::{SetState, low_bits};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
@@ -68,15 +68,8 @@ impl Heap {
                 layout.class_info(class)
             });
             share.write(at(offsets.counters), classes + 1, |_| ClassCounters::zero());
-            share.write(at(offsets.sets), sets, |set| {
-                let summary = Array::<DeviceAtomicU64>::new(at(offsets.set_summaries));
-                let words = Array::<DeviceAtomicU64>::new(at(offsets.set_words));
-                PageSet::new(
-                    if set == 0 { layout.page_count } else { 0 },
-                    summary.from(set * summary_words),
-                    words.from(set * set_words),
-                    set_words,
-                )
+            share.write(at(offsets.set_states), sets, |set| {
+                SetState::of(if set == 0 { layout.page_count } else { 0 })
             });
             share.write(
                 at(offsets.set_summaries),

@@ -8,7 +8,7 @@
 use crate::class::{self, MAX_CLASSES};
 use crate::counters::ClassCounters;
 use crate::heap::Globals;
-use crate::page_set::{PageSet, WORD_PAGES};
+use crate::page_set::{SetState, WORD_PAGES};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
@@ -36,24 +36,20 @@ const ARRAY_ALIGNMENT: u64 = 256;
 /// The usual slabs of all stripes of a class take at most this share of the heap.
 const STRIPES_SHARE: u64 = 256;
 
-/// Stripes of a class in use, less one: as many as the heap has, if their usual slabs fit the
-/// budget. From logarithms alone, since every `malloc` asks.
-#[inline(always)]
-#[must_use]
-pub const fn stripe_mask(class: u32, page_shift: u32, stripes_log2: u32, budget_log2: u32) -> u32 {
-    let slots_log2 = class::slot_log2(class) + WISHED_SLOTS.ilog2();
-    let slab_log2 = if slots_log2 > page_shift {
-        slots_log2
-    } else {
-        page_shift
-    };
-    let fitting = budget_log2.saturating_sub(slab_log2);
-    let log2 = if fitting < stripes_log2 {
-        fitting
-    } else {
-        stripes_log2
-    };
-    (1 << log2) - 1
+/// How many stripes the classes of each octave use: binary logarithms of three bits each, so that a
+/// `malloc` finds its own with a shift.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct StripeTable(u64);
+
+impl StripeTable {
+    /// Stripes of a class in use, less one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn mask(self, class: u32) -> u32 {
+        let log2 = self.0 >> (3 * (class::octave(class) - 1)) & 7;
+        (1 << log2) - 1
+    }
 }
 
 /// Slots of a slab of `2^order` pages of `2^page_shift` bytes.
@@ -61,7 +57,11 @@ pub const fn stripe_mask(class: u32, page_shift: u32, stripes_log2: u32, budget_
 #[must_use]
 pub const fn slots(page_shift: u32, class: u32, order: u32) -> u32 {
     // In units of 8 bytes both fit 32 bits: slabs are at most 2 GiB.
-    (1 << (page_shift + order - 3)) / (class::slot_bytes(class) >> 3)
+    let (slab, slot): (u32, u32) = (1 << (page_shift + order - 3), class::slot_bytes(class) >> 3);
+    match slab.checked_div(slot) {
+        Some(slots) => slots,
+        None => 0,
+    }
 }
 
 /// Shape of a heap. Plain old data, computed alike by the host and the device.
@@ -78,7 +78,7 @@ pub struct Layout {
     pub class_count: u32,
     /// Largest slot in bytes; larger requests get runs of pages.
     pub largest_slot: u32,
-    /// Stripes per class in the stripe array; a power of two.
+    /// Stripes per class in the stripe array; a power of two, and no more than some class uses.
     pub stripes: u32,
     /// Largest order of a slab.
     pub max_order: u32,
@@ -98,8 +98,8 @@ pub struct Offsets {
     pub classes: u64,
     /// [`ClassCounters`] by class; the last is for runs.
     pub counters: u64,
-    /// Page sets: the free pages, then the listed slabs by class.
-    pub sets: u64,
+    /// What each page set counts: the free pages, then the listed slabs by class.
+    pub set_states: u64,
     /// Summaries of the sets.
     pub set_summaries: u64,
     /// Words of the sets.
@@ -186,6 +186,10 @@ impl Layout {
             offsets: Offsets::zeroed(),
             metadata_bytes: 0,
         };
+        layout.stripes = 1
+            + (0..class_count)
+                .map(|class| layout.stripe_mask(class))
+                .fold(0, u32::max);
         layout.place_arrays();
         Ok(layout)
     }
@@ -200,7 +204,7 @@ impl Layout {
             globals: cursor.array::<Globals>(1),
             classes: cursor.array::<ClassInfo>(classes),
             counters: cursor.array::<ClassCounters>(classes + 1),
-            sets: cursor.array::<PageSet>(sets),
+            set_states: cursor.array::<SetState>(sets),
             set_summaries: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.summary_words())),
             set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
             stripes: cursor.array::<Stripe>(classes * u64::from(self.stripes)),
@@ -271,21 +275,25 @@ impl Layout {
         }
     }
 
-    /// Binary logarithm of the bytes that the usual slabs of all stripes of a class may take.
+    /// Stripes of all classes: as many as the heap has, if their usual slabs fit the share of
+    /// the heap that they may take.
     #[must_use]
-    pub fn stripe_budget_log2(&self) -> u32 {
-        (self.capacity / STRIPES_SHARE).max(1).ilog2()
+    pub fn stripe_table(&self) -> StripeTable {
+        let budget_log2 = (self.capacity / STRIPES_SHARE).max(1).ilog2();
+        let mut table = 0;
+        for octave in 1..=class::octave(self.class_count - 1) {
+            let slots_log2 = class::slot_log2(octave * class::OCTAVE) + WISHED_SLOTS.ilog2();
+            let fitting = budget_log2.saturating_sub(slots_log2.max(self.page_shift));
+            let log2 = fitting.min(self.stripes.ilog2());
+            table |= u64::from(log2) << (3 * (octave - 1));
+        }
+        StripeTable(table)
     }
 
     /// Stripes of a class in use, less one.
     #[must_use]
     pub fn stripe_mask(&self, class: u32) -> u32 {
-        stripe_mask(
-            class,
-            self.page_shift,
-            self.stripes.ilog2(),
-            self.stripe_budget_log2(),
-        )
+        self.stripe_table().mask(class)
     }
 }
 
@@ -314,7 +322,8 @@ mod tests {
                 class::slot_bytes(layout.class_count - 1),
                 layout.largest_slot
             );
-            assert!(layout.stripes == 128);
+            assert!(layout.stripes <= MAX_STRIPES);
+            assert_eq!(Layout::new(capacity, layout.stripes), Ok(layout));
             for class in 0..layout.class_count {
                 let info = layout.class_info(class);
                 assert!(info.least_order <= info.usual_order);

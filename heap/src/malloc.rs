@@ -1,9 +1,12 @@
-//! The fast way to a block: one atomic on a stripe for each warp and class, one on the bitmap for
-//! each word.
+//! The fast way to a block: one atomic on a stripe for each warp and class, one on the bitmap.
 //!
-//! Lanes that want the same class of the same heap form a group. Its leader draws as many units from the stripe as
-//! the group has lanes; unit by unit the lanes then set bits in the slab's bitmap, one atomic for
-//! all lanes whose units lie in one word. The stripe only says where to look: a block belongs to
+//! Lanes that want the same class of the same heap form a group. Its leader draws as many units
+//! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
+//! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
+//! two if the row crosses a word. Where the slab had blocks already, a unit spans several slots: then each word's
+//! first lane looks for free ones for all lanes of that word.
+//!
+//! The stripe only says where to look: a block belongs to
 //! the lane whose atomic turned its bit from 0 to 1, so no block is ever handed out twice.
 //!
 //! All collectives take the mask of the lanes that came together, so groups do not split the
@@ -12,7 +15,7 @@
 use crate::class;
 use crate::cold;
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Heap};
+use crate::heap::{COUNT_BYTES, Core, Heap};
 use crate::layout;
 use crate::ticket::Ticket;
 use core::ptr;
@@ -21,6 +24,55 @@ use simt::{time, warp};
 
 /// Nanoseconds between two attempts to draw.
 const NAP: u32 = 60;
+
+/// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
+/// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
+/// the class's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish(pub u32);
+
+impl Wish {
+    /// Bits that a wish takes.
+    pub const BITS: u32 = 13;
+
+    #[inline(always)]
+    pub fn new(class: u32, alignment: u64) -> Self {
+        Self(class | alignment.trailing_zeros() << 8)
+    }
+
+    #[inline(always)]
+    pub fn class(self) -> u32 {
+        self.0 & 0xff
+    }
+
+    /// Alignment in bytes.
+    pub fn alignment(self) -> u32 {
+        1 << (self.0 >> 8)
+    }
+}
+
+/// What a lane's group drew.
+struct Draw {
+    /// Lanes of the group.
+    group: u32,
+    /// How many of them come before the calling one.
+    rank: u32,
+    /// The stripe's word before: the units below its left ones are the group's.
+    ticket: Ticket,
+    /// Units of a row that became blocks, from the first on.
+    won: u32,
+    /// Whether some group drew from a slab with blocks.
+    spread: bool,
+}
+
+impl Draw {
+    /// The calling lane's slot of a row, if it got one.
+    #[inline(always)]
+    fn slot(&self) -> Option<u32> {
+        let (first, _) = self.ticket.row(self.group.count_ones());
+        (self.won >> self.rank & 1 != 0).then(|| first + self.rank)
+    }
+}
 
 impl Heap {
     /// Allocates `bytes`, aligned to 16 bytes or, for a power of two up to the page size, to that.
@@ -38,31 +90,35 @@ impl Heap {
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
             return cold::malloc_run(self, bytes, 1);
         }
-        self.malloc_slot(class::class_of(bytes as u32), bytes)
+        self.malloc_slot(Wish::new(class::class_of(bytes as u32), 16), bytes)
     }
 
-    /// Allocates a slot of `class` for a request of `bytes`.
+    /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
-    pub(crate) fn malloc_slot(&self, class: u32, bytes: u64) -> *mut u8 {
+    pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
         let mut attempt = 0;
         loop {
             let active = warp::active_mask();
-            let group = warp::match_any_u64(active, self.group_key(class));
-            let leader = group.trailing_zeros();
-            let mut ticket = Ticket(0);
-            if warp::lane_id() == leader {
-                ticket = self.draw(class, group.count_ones(), attempt);
-            }
-            let ticket = Ticket(warp::shuffle_u64(active, ticket.0, leader));
-            let block = self.claim(active, group, ticket);
-            if block != 0 {
+            // Collectives cost a third where their mask is a constant.
+            let draw = if active == u32::MAX {
+                self.draw_together(u32::MAX, wish, attempt)
+            } else {
+                self.draw_together(active, wish, attempt)
+            };
+            let ticket = draw.ticket;
+            let slot = if draw.spread {
+                self.claim_spread(active, &draw)
+            } else {
+                draw.slot()
+            };
+            if let Some(slot) = slot {
                 if self.flags & COUNT_BYTES != 0 {
-                    self.counters(ticket.class()).count_served(bytes);
+                    self.core().counters(ticket.class()).count_served(bytes);
                 }
-                return block as *mut u8;
+                return self.slot_address(ticket, slot) as *mut u8;
             }
             if ticket == Ticket::EXHAUSTED {
-                return ptr::null_mut();
+                return cold::malloc_pages(self, wish, bytes);
             }
             if ticket.left() > 0 {
                 attempt = 0;
@@ -74,40 +130,99 @@ impl Heap {
         }
     }
 
-    /// What lanes of a group have in common: the heap and the class. Metadata begin at multiples of
-    /// 256, and classes are fewer.
+    /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
+    /// 256, and addresses have fewer than 59 bits.
     #[inline(always)]
-    fn group_key(&self, class: u32) -> u64 {
-        self.metadata() | u64::from(class)
+    fn group_key(&self, wish: Wish) -> u64 {
+        self.metadata() << (Wish::BITS - 8) | u64::from(wish.0)
     }
 
-    /// Turns the units that a group drew into blocks: the calling lane's address, or 0.
+    /// Forms the groups of the lanes of `active`; each leader draws, and sets the bits of a row.
+    #[inline(always)]
+    fn draw_together(&self, active: u32, wish: Wish, attempt: u32) -> Draw {
+        let group = warp::match_any_u64(active, self.group_key(wish));
+        let leader = warp::lowest(group);
+        let rank = (group & warp::lanes_below()).count_ones();
+        let mut ticket = Ticket(0);
+        let mut won = 0;
+        if rank == 0 {
+            let count = group.count_ones();
+            ticket = self.draw(wish, count, attempt);
+            if ticket.is_row() {
+                won = self.claim_row(ticket, count);
+            }
+        }
+        let ticket = Ticket(warp::shuffle_u64(active, ticket.0, leader));
+        let won = warp::shuffle(active, won, leader);
+        let spread = warp::ballot(active, ticket.is_spread()) != 0;
+        // What the leader's acquire saw, its mates see.
+        warp::sync(active);
+        Draw {
+            group,
+            rank,
+            ticket,
+            won,
+            spread,
+        }
+    }
+
+    /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: which
+    /// of them it turned from 0 to 1, from the first on. The others are given back.
+    #[inline(always)]
+    fn claim_row(&self, ticket: Ticket, count: u32) -> u32 {
+        let (first, drawn) = ticket.row(count);
+        let row = u32::MAX >> (32 - drawn);
+        let index = self.slot_word_index(ticket.page(), first);
+        let shift = first & 31;
+        let low = row << shift;
+        // Acquire: pairs with the release of `free` that cleared the bit, so what was done to the
+        // block before is seen.
+        let mut won = (low & !self.slot_word(index).fetch_or(low, Ordering::Acquire)) >> shift;
+        if shift + drawn > 32 {
+            let high = row >> (32 - shift);
+            let before = self.slot_word(index + 1).fetch_or(high, Ordering::Acquire);
+            won |= (high & !before) << (32 - shift);
+        }
+        if won != row {
+            // Before the shuffle: no lane draws again while a unit that it lost still counts as a
+            // slot in use. Others would find the slab full.
+            cold::give_back(self, ticket, (won ^ row).count_ones());
+        }
+        won
+    }
+
+    /// Turns the units that groups drew from slabs with blocks into blocks: the calling lane's slot.
     #[inline(always)]
     #[allow(
         clippy::manual_ilog2,
         reason = "ilog2 would bring a panic into every malloc"
     )]
-    fn claim(&self, active: u32, group: u32, ticket: Ticket) -> u64 {
+    fn claim_spread(&self, active: u32, draw: &Draw) -> Option<u32> {
+        let Draw {
+            group,
+            rank,
+            ticket,
+            ..
+        } = *draw;
         let lane = warp::lane_id();
         let density = ticket.density();
         // Units of a word of the bitmap, less one.
         let word_units = 31 >> density;
-        let rank = (group & warp::lanes_below()).count_ones();
         let unit = ticket.left() - group.count_ones().cast_signed() + rank.cast_signed();
-        let drawn = unit >= 0;
+        let drawn = ticket.is_spread() && unit >= 0;
         let unit = unit.cast_unsigned();
 
         // The lane with the first unit of a word acts for those after it in the same word.
         let begins = drawn && (rank == 0 || unit & word_units == 0);
         let through = 2_u32.wrapping_shl(lane).wrapping_sub(1);
         let leaders = warp::ballot(active, begins) & group & through;
-        let leader = if drawn {
+        let leader = if leaders != 0 {
             31 - leaders.leading_zeros()
         } else {
             lane
         };
 
-        let slot = unit << density;
+        let slot = unit.wrapping_shl(density);
         let mut won = 0;
         if begins {
             let left = ticket.left().cast_unsigned() - unit;
@@ -115,12 +230,8 @@ impl Heap {
             won = self.claim_word(ticket, slot, units);
         }
         won = warp::shuffle(active, won, leader);
-        let bit = if density == 0 {
-            won & 1_u32.wrapping_shl(slot)
-        } else {
-            let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
-            nth_bit(won, mates.count_ones())
-        };
+        let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
+        let bit = nth_bit(won, mates.count_ones());
         let claimed = drawn && bit != 0;
         let failed = warp::ballot(active, drawn && !claimed);
         // What the leader's acquire saw, its mates see.
@@ -129,16 +240,21 @@ impl Heap {
             if (failed & group).trailing_zeros() == lane {
                 cold::give_back(self, ticket, (failed & group).count_ones());
             }
-            // No lane draws again while a unit that it lost still counts as a slot in use: others
-            // would find the slab full.
+            // As in `claim_row`.
             warp::sync(active);
         }
-        if !claimed {
-            return 0;
+        if claimed {
+            return Some((slot & !31) + bit.trailing_zeros());
         }
-        let slot = (slot & !31) + bit.trailing_zeros();
-        self.page_address(ticket.page())
-            + u64::from(slot) * u64::from(class::slot_bytes(ticket.class()))
+        // A row of another group.
+        if drawn { None } else { draw.slot() }
+    }
+
+    /// Address of a slot of a ticket's slab.
+    #[inline(always)]
+    fn slot_address(&self, ticket: Ticket, slot: u32) -> u64 {
+        let bytes = class::slot_bytes(ticket.class());
+        self.page_address(ticket.page()) + u64::from(slot) * u64::from(bytes)
     }
 
     /// Sets a bit for each of `units` units from slot `slot` on, all in one word; gives those
@@ -147,19 +263,33 @@ impl Heap {
     fn claim_word(&self, ticket: Ticket, slot: u32, units: u32) -> u32 {
         let word = self.slot_word(self.slot_word_index(ticket.page(), slot));
         let span = (u32::MAX >> (32 - (units << ticket.density()))) << (slot & 31);
-        let mut wanted = span;
-        if ticket.density() != 0 {
-            // Relaxed: a guess, which the atomic below verifies. The last unit of a slab may
-            // span past its last slot.
-            let page_shift = u32::from(self.page_shift);
-            let slots = layout::slots(page_shift, ticket.class(), ticket.order());
-            let end = (slots - (slot & !31)).min(32);
-            let inside = span & (u32::MAX >> (32 - end));
-            wanted = lowest_bits(!word.load(Ordering::Relaxed) & inside, units);
-        }
-        // Acquire: pairs with the release of `free` that cleared the bit, so what was done to the
-        // block before is seen.
+        // The last unit of a slab may span past its last slot.
+        let page_shift = u32::from(self.page_shift);
+        let slots = layout::slots(page_shift, ticket.class(), ticket.order());
+        let end = (slots - (slot & !31)).min(32);
+        let inside = span & (u32::MAX >> (32 - end));
+        // Relaxed: a guess, which the atomic below verifies.
+        let wanted = lowest_bits(!word.load(Ordering::Relaxed) & inside, units);
+        // Acquire: as in `claim_row`.
         wanted & !word.fetch_or(wanted, Ordering::Acquire)
+    }
+}
+
+impl Core {
+    /// The last way for a request whose slots are larger than a page: no slab can be made, because
+    /// its pages must be aligned, but a run of pages may do. NULL for others, and if there is none.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malloc_pages(&self, wish: Wish, bytes: u64) -> *mut u8 {
+        if self.has_small_slots(wish.class()) {
+            return ptr::null_mut();
+        }
+        self.malloc_run(bytes, 1)
+    }
+
+    /// Whether slots of a class fit a page.
+    pub(crate) fn has_small_slots(&self, class: u32) -> bool {
+        u64::from(class::slot_bytes(class)) <= 1 << self.page_shift
     }
 
     /// Gives back units that found no slot.

@@ -1,16 +1,16 @@
-//! A set of pages that any thread may add to and take from: a bitmap, two levels of summary, and
-//! a count.
+//! A set of pages that any thread may add to and take from: a bitmap, a summary of it, and a count.
 //!
 //! The bits of the lowest level are the truth. Invariants:
 //!
 //! - The count is at least the number of set bits: it is raised before bits are set, and lowered
 //!   only after what was taken can be found again elsewhere (in a stripe, say), or is in use. So
 //!   `count == 0` proves that the set is empty *and* that nothing taken from it is in transit.
-//! - The summaries are hints. A summary bit may be set over an empty word for ever, and be clear
-//!   over a word with bits for a moment; so a search that follows them and finds nothing says
-//!   nothing, where a count that is not zero is followed by a search of every word.
+//! - The summary is a hint. A bit of it may be set over an empty word, and be clear over a word with
+//!   members for a moment; so a search that follows it and finds nothing says nothing, where a count
+//!   that is not zero is followed by a search of every word.
 
 use crate::array::Array;
+use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU64, Ordering};
 
 /// Pages in one word of the bitmap.
@@ -27,43 +27,69 @@ pub const fn low_bits(count: u32) -> u64 {
     }
 }
 
-/// A set of pages, as it lies in memory: its words and summary are arrays elsewhere.
-#[repr(C, align(64))]
-pub struct PageSet {
-    /// Members, and raised by [`EPOCH`] whenever memory that the set stands for became findable.
-    state: DeviceAtomicU64,
-    root: DeviceAtomicU64,
-    summary: Array<DeviceAtomicU64>,
-    words: Array<DeviceAtomicU64>,
-    word_count: u32,
+/// What a set counts: its members, and raised by [`EPOCH`] whenever memory that the set stands for
+/// became findable. Alone on a cache line.
+#[repr(C, align(128))]
+pub struct SetState {
+    word: DeviceAtomicU64,
+}
+
+impl SetState {
+    /// The state of a set whose members are `pages` pages.
+    #[must_use]
+    pub fn of(pages: u32) -> Self {
+        Self {
+            word: DeviceAtomicU64::new(u64::from(pages)),
+        }
+    }
 }
 
 /// One epoch in the state of a set; its count is in the lower half.
 const EPOCH: u64 = 1 << 32;
 
-impl PageSet {
-    /// A set of `word_count` words at `words` whose first `pages` pages are members.
+/// The arrays of all sets of a heap, each set's part after that of the one before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Sets {
+    /// One for each set.
+    pub states: Array<SetState>,
+    /// A bit for each word.
+    pub summaries: Array<DeviceAtomicU64>,
+    /// A bit for each page.
+    pub words: Array<DeviceAtomicU64>,
+    /// Words of each set.
+    pub word_count: u32,
+    /// Summary words of each set.
+    pub summary_count: u32,
+}
+
+impl Sets {
+    /// A set.
     ///
     /// # Safety
     ///
-    /// `words` must have `word_count` elements and `summary` one for each 64 of them; both must
-    /// be initialised before the set is used.
+    /// The arrays must be initialised, have room for the set, and live as long as it is used.
     #[must_use]
-    pub unsafe fn new(
-        pages: u32,
-        summary: Array<DeviceAtomicU64>,
-        words: Array<DeviceAtomicU64>,
-        word_count: u32,
-    ) -> Self {
-        Self {
-            state: DeviceAtomicU64::new(u64::from(pages)),
-            root: DeviceAtomicU64::new(low_bits(pages.div_ceil(WORD_PAGES).div_ceil(WORD_PAGES))),
-            summary,
-            words,
-            word_count,
+    pub unsafe fn set(&self, index: u32) -> PageSet {
+        PageSet {
+            state: self.states.from(index),
+            summary: self.summaries.from(index * self.summary_count),
+            words: self.words.from(index * self.word_count),
+            word_count: self.word_count,
         }
     }
+}
 
+/// A set of pages: where it lies. Copies are the same set.
+#[derive(Clone, Copy)]
+pub struct PageSet {
+    state: Array<SetState>,
+    summary: Array<DeviceAtomicU64>,
+    words: Array<DeviceAtomicU64>,
+    word_count: u32,
+}
+
+impl PageSet {
     /// Number of words.
     #[must_use]
     pub fn word_count(&self) -> u32 {
@@ -75,52 +101,78 @@ impl PageSet {
     #[must_use]
     pub fn word(&self, index: u32) -> &DeviceAtomicU64 {
         debug_assert!(index < self.word_count);
-        // SAFETY: the index is below the count that `new` was promised.
+        // SAFETY: the index is below the count that `Sets::set` was promised.
         unsafe { self.words.get(index) }
     }
 
     fn summary(&self, index: u32) -> &DeviceAtomicU64 {
-        // SAFETY: `new` was promised a summary word for each 64 words.
+        // SAFETY: `Sets::set` was promised a summary word for each 64 words.
         unsafe { self.summary.get(index) }
     }
 
-    fn state(&self) -> u64 {
-        // Acquire: whoever sees a lowered count or a new epoch also sees where the pages went.
-        self.state.load(Ordering::Acquire)
+    fn state(&self) -> &DeviceAtomicU64 {
+        // SAFETY: `Sets::set` was promised that the set has a state.
+        unsafe { &self.state.get(0).word }
     }
 
     /// Members, and what was taken and is in transit, at least.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
     pub fn count(&self) -> u32 {
-        self.state() as u32
+        // Acquire: whoever sees a lowered count also sees where the pages went.
+        self.state().load(Ordering::Acquire) as u32
+    }
+
+    /// The count as a hint: what it was said of is not seen.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    pub fn count_hint(&self) -> u32 {
+        // Relaxed: a hint.
+        self.state().load(Ordering::Relaxed) as u32
     }
 
     /// How often memory that the set stands for became findable, modulo 2^32.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
     pub fn epoch(&self) -> u32 {
-        (self.state() >> 32) as u32
+        // Acquire: whoever sees a new epoch also sees what it announced.
+        (self.state().load(Ordering::Acquire) >> 32) as u32
     }
 
     /// Announces that `pages` members come, and raises the epoch: who counted without them must
     /// not take them for others that are in transit.
     pub fn announce(&self, pages: u32) {
         // Relaxed: what makes the pages findable, or hides them, comes next and is a release.
-        self.state
+        self.state()
             .fetch_add(EPOCH + u64::from(pages), Ordering::Relaxed);
     }
 
-    /// Says that `pages` taken members have arrived elsewhere.
-    pub fn settle(&self, pages: u32) {
-        // Release: pairs with `state`.
-        self.state.fetch_sub(u64::from(pages), Ordering::Release);
+    /// Says that `pages` members taken from word `index` have arrived elsewhere.
+    pub fn settle(&self, index: u32, pages: u32) {
+        // Release: pairs with `count`.
+        self.state().fetch_sub(u64::from(pages), Ordering::Release);
+        self.tidy(index);
+    }
+
+    /// Clears the summary bit over word `index` if the word is empty. Not where members are taken:
+    /// by now nobody waits for the caller.
+    pub fn tidy(&self, index: u32) {
+        // Relaxed: a hint.
+        if self.word(index).load(Ordering::Relaxed) == 0 {
+            self.lower(index);
+        }
+    }
+
+    /// Takes back the announcement of `pages` members.
+    pub fn renounce(&self, pages: u32) {
+        // Release: as for `settle`.
+        self.state().fetch_sub(u64::from(pages), Ordering::Release);
     }
 
     /// Says that memory became findable: members were added, or a stripe got a slab.
     pub fn raise_epoch(&self) {
         // Release: pairs with `state`.
-        self.state.fetch_add(EPOCH, Ordering::Release);
+        self.state().fetch_add(EPOCH, Ordering::Release);
     }
 
     /// Adds the announced members `mask` of word `index`.
@@ -132,29 +184,22 @@ impl PageSet {
         }
     }
 
-    /// Sets the summary bits over word `index`.
+    /// Sets the summary bit over word `index`.
     #[inline(always)]
     fn raise(&self, index: u32) {
-        let (word, bit) = (index / 64, 1 << (index % 64));
         // AcqRel here and in `lower`: of a raise and a lower, the later in the order of changes
         // to this word sees the other's change to the level below.
-        if self.summary(word).fetch_or(bit, Ordering::AcqRel) == 0 {
-            self.root.fetch_or(1 << word, Ordering::AcqRel);
-        }
+        self.summary(index / 64)
+            .fetch_or(1 << (index % 64), Ordering::AcqRel);
     }
 
-    /// Clears the summary bits over word `index`, which was seen empty.
+    /// Clears the summary bit over word `index`, which was seen empty.
     #[inline(always)]
     fn lower(&self, index: u32) {
-        let (word, bit) = (index / 64, 1 << (index % 64));
-        let left = self.summary(word).fetch_and(!bit, Ordering::AcqRel) & !bit;
+        self.summary(index / 64)
+            .fetch_and(!(1 << (index % 64)), Ordering::AcqRel);
         if self.word(index).load(Ordering::Relaxed) != 0 {
             self.raise(index);
-        } else if left == 0 {
-            self.root.fetch_and(!(1 << word), Ordering::AcqRel);
-            if self.summary(word).load(Ordering::Relaxed) != 0 {
-                self.root.fetch_or(1 << word, Ordering::AcqRel);
-            }
         }
     }
 
@@ -165,9 +210,6 @@ impl PageSet {
         let (index, bit) = (page / WORD_PAGES, 1 << (page % WORD_PAGES));
         // Acquire: what was done to the page before it was inserted is seen.
         let before = self.word(index).fetch_and(!bit, Ordering::Acquire);
-        if before == bit {
-            self.lower(index);
-        }
         before & bit != 0
     }
 
@@ -182,9 +224,6 @@ impl PageSet {
         // Acquire: as in `remove`.
         let before = self.word(index).fetch_and(!mask, Ordering::Acquire);
         if before & mask == mask {
-            if before == mask {
-                self.lower(index);
-            }
             return true;
         }
         if before & mask != 0 {
@@ -194,43 +233,34 @@ impl PageSet {
         false
     }
 
-    /// The first word at or after `from` that the summaries show to have members.
+    /// The first word at or after `from` that the summary shows to have members.
     #[must_use]
     #[inline(always)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
-        if from >= self.word_count {
-            return None;
-        }
-        let first = from / 64;
-        let here = self.summary(first).load(Ordering::Relaxed) & !low_bits(from % 64);
-        if here != 0 {
-            return Some(first * 64 + here.trailing_zeros());
-        }
-        let mut rest = self.root.load(Ordering::Relaxed) & !low_bits(first + 1);
-        while rest != 0 {
-            let index = rest.trailing_zeros();
-            let summary = self.summary(index).load(Ordering::Relaxed);
-            if summary != 0 {
-                return Some(index * 64 + summary.trailing_zeros());
+        let mut first = from;
+        while first < self.word_count {
+            // Relaxed: a hint.
+            let summary = self.summary(first / 64).load(Ordering::Relaxed);
+            let here = summary & !low_bits(first % 64);
+            if here != 0 {
+                return Some(first / 64 * 64 + here.trailing_zeros());
             }
-            rest &= rest - 1;
+            first = (first / 64 + 1) * 64;
         }
         None
     }
 
-    /// The word before which the summaries show `skip` others with members, counted round and
-    /// round; 0 if they show none. Searchers with different `skip` start apart, yet all near the
+    /// The word before which the summary shows `skip` others with members, counted round and
+    /// round; 0 if it shows none. Searchers with different `skip` start apart, yet all near the
     /// front.
     #[must_use]
     #[inline(always)]
     pub fn nth_word(&self, skip: u32) -> u32 {
-        let root = self.root.load(Ordering::Relaxed);
         let mut left = skip;
         loop {
-            let mut rest = root;
             let round = left;
-            while rest != 0 {
-                let index = rest.trailing_zeros();
+            for index in 0..self.word_count.div_ceil(64) {
+                // Relaxed: a hint.
                 let mut summary = self.summary(index).load(Ordering::Relaxed);
                 if left < summary.count_ones() {
                     while left > 0 {
@@ -240,7 +270,6 @@ impl PageSet {
                     return index * 64 + summary.trailing_zeros();
                 }
                 left -= summary.count_ones();
-                rest &= rest - 1;
             }
             let members = round - left;
             if members == 0 {
@@ -256,20 +285,20 @@ mod tests {
     use super::*;
 
     fn with_set(pages: u32, test: impl FnOnce(&PageSet)) {
-        let count = pages.div_ceil(64);
-        let words: Vec<_> = (0..count).map(|_| DeviceAtomicU64::new(0)).collect();
-        let summary: Vec<_> = (0..count.div_ceil(64))
-            .map(|_| DeviceAtomicU64::new(0))
-            .collect();
+        let word_count = pages.div_ceil(64);
+        let zeros = |count| -> Vec<_> { (0..count).map(|_| DeviceAtomicU64::new(0)).collect() };
+        let words = zeros(word_count);
+        let summary = zeros(word_count.div_ceil(64));
+        let state = SetState::of(0);
+        let sets = Sets {
+            states: Array::new(&raw const state as u64),
+            summaries: Array::new(summary.as_ptr() as u64),
+            words: Array::new(words.as_ptr() as u64),
+            word_count,
+            summary_count: word_count.div_ceil(64),
+        };
         // SAFETY: the arrays are as long as they must be, and outlive the set.
-        test(&unsafe {
-            PageSet::new(
-                0,
-                Array::new(summary.as_ptr() as u64),
-                Array::new(words.as_ptr() as u64),
-                count,
-            )
-        });
+        test(&unsafe { sets.set(0) });
     }
 
     #[test]
@@ -289,6 +318,7 @@ mod tests {
             assert_eq!(found, [0, 1, 63, 64, 1093, 1562]);
             for page in pages {
                 assert!(set.remove(page) && !set.remove(page));
+                set.tidy(page / 64);
             }
             assert_eq!(set.next_word(0), None);
             assert_eq!(set.count(), 7, "what was taken has not arrived");

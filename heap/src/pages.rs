@@ -4,7 +4,7 @@
 //! a block that was not all there it puts back. A run may span words: it is claimed word by word in
 //! ascending order and given back if one is not as it was seen. There is no lock.
 
-use crate::heap::Heap;
+use crate::heap::Core;
 use crate::page_set::{PageSet, WORD_PAGES, low_bits};
 use simt::atomic::Ordering;
 
@@ -68,7 +68,7 @@ fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32,
     }
 }
 
-impl Heap {
+impl Core {
     /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
     /// Callers with different `scatter`, in pages, try different blocks first.
     #[inline(never)]
@@ -79,7 +79,7 @@ impl Heap {
         loop {
             match pages.next_word(from) {
                 Some(index) if index < end => {
-                    if let Ok(page) = take_block(pages, index, order, scatter % WORD_PAGES) {
+                    if let Ok(page) = take_block(&pages, index, order, scatter % WORD_PAGES) {
                         return Some(page);
                     }
                     from = index + 1;
@@ -89,6 +89,14 @@ impl Heap {
                 _ => return None,
             }
         }
+    }
+
+    /// Takes an aligned block of `2^order` pages, looking only at the word where
+    /// [`take_block`](Self::take_block) begins.
+    pub(crate) fn take_block_near(&self, order: u32, scatter: u32) -> Option<u32> {
+        let pages = self.free_pages();
+        let index = pages.nth_word(scatter / WORD_PAGES);
+        take_block(&pages, index, order, scatter % WORD_PAGES).ok()
     }
 
     /// Takes an aligned block of `2^order` pages, looking at every word.
@@ -101,7 +109,7 @@ impl Heap {
         }
         let mut seen = 0;
         for index in 0..pages.word_count() {
-            match take_block(pages, index, order, 0) {
+            match take_block(&pages, index, order, 0) {
                 Ok(page) => return Found(page),
                 Err(word) => seen += word.count_ones(),
             }
@@ -122,8 +130,8 @@ impl Heap {
         loop {
             let mut clashed = false;
             for (from, to) in [(start, pages.word_count()), (0, pages.word_count())] {
-                while let Some(first) = search.find(pages, from, to) {
-                    if claim_run(pages, first, length) {
+                while let Some(first) = search.find(&pages, from, to) {
+                    if claim_run(&pages, first, length) {
                         return Found(first);
                     }
                     clashed = true;
@@ -135,6 +143,13 @@ impl Heap {
             }
         }
         Found::nothing(search.seen, count)
+    }
+
+    /// Says that the pages of a run that was taken are in use.
+    pub(crate) fn settle_run(&self, first: u32, length: u32) {
+        let pages = self.free_pages();
+        pages.renounce(length);
+        for_each_word(first, length, |index, _| pages.tidy(index));
     }
 
     /// Gives back `length` pages from `first` on.
@@ -187,7 +202,7 @@ struct RunSearch {
 }
 
 impl RunSearch {
-    fn new(heap: &Heap, length: u32, alignment: u64) -> Self {
+    fn new(heap: &Core, length: u32, alignment: u64) -> Self {
         let step = (alignment >> heap.page_shift).max(1);
         // Pages from an aligned address on to the base.
         let behind = heap.base >> heap.page_shift & (step - 1);

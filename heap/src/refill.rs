@@ -4,8 +4,9 @@
 //! try again for a while, and then help themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::cold;
-use crate::heap::{Heap, own_stripe};
+use crate::heap::{Core, Heap, own_stripe};
 use crate::layout::ClassInfo;
+use crate::malloc::Wish;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use crate::slab::Slab;
@@ -17,6 +18,10 @@ use simt::atomic::Ordering;
 const PROBES: u32 = 4;
 /// A class's slabs grow until all stripes that have one could get this many more.
 const SLABS_TO_COME: u32 = 2;
+/// A stripe that has used up a slab gets one of up to `2^GROWTH` times its pages.
+const GROWTH: u32 = 2;
+/// A stripe's slabs grow until all stripes of its class could get this many.
+const SLABS_OF_CLASS: u32 = 4;
 /// Attempts after which a group looks elsewhere than at its stripe, which another refills.
 const PATIENCE: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
@@ -57,38 +62,62 @@ impl Search {
     }
 }
 
+/// What a refill looks at before it does anything: guesses, that what it then does verifies.
+#[derive(Clone, Copy)]
+struct Hints {
+    info: ClassInfo,
+    /// Free pages.
+    free: u32,
+    /// Listed slabs of the class.
+    listed: u32,
+    /// Stripes that have a slab.
+    installed: u32,
+}
+
 impl Heap {
-    /// Draws `count` units from a stripe of a class for a group of lanes: the word before, of
+    /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
     /// which the units from `left - count` up are the group's. A word with no units left means:
     /// draw again, as attempt `attempt + 1`; [`Ticket::EXHAUSTED`]: there are none.
     ///
     /// It never waits: the other lanes of the warp wait for it.
     #[inline(always)]
-    pub(crate) fn draw(&self, class: u32, count: u32, attempt: u32) -> Ticket {
+    pub(crate) fn draw(&self, wish: Wish, count: u32, attempt: u32) -> Ticket {
+        let class = wish.class();
         let index = own_stripe() & self.stripe_mask(class);
-        let stripe = self.stripe(class, index);
+        let mut before = Ticket(0);
         if attempt == 0 {
-            let before = stripe.draw(count);
+            before = self.stripe(class, index).draw(count);
             if before.left() >= count.cast_signed() {
                 return before;
             }
-            return cold::draw(self, class << 16 | index, count, before, 0);
         }
-        cold::draw(self, class << 16 | index, count, stripe.look(), attempt)
+        cold::draw(self, wish, index, count, before, attempt)
     }
+}
 
-    /// The rest of [`draw`](Self::draw) for a group that did not get all it drew (attempt 0,
-    /// `word` is what it drew from), or comes again (`word` is what it sees now).
+impl Core {
+    /// The rest of [`draw`](Heap::draw) for a group that did not get all that it drew (attempt 0,
+    /// `drawn` is what it drew from), or comes again.
     #[cold]
     #[inline(never)]
-    pub(crate) fn draw_beyond(&self, place: u32, count: u32, word: Ticket, attempt: u32) -> Ticket {
-        let (class, index) = (place >> 16, place & 0xffff);
+    pub(crate) fn draw_beyond(
+        &self,
+        wish: Wish,
+        index: u32,
+        count: u32,
+        drawn: Ticket,
+        attempt: u32,
+    ) -> Ticket {
+        let class = wish.class();
         let stripe = self.stripe(class, index);
-        let mut before = word;
-        if attempt != 0 && word.left() >= 0 {
-            before = stripe.draw(count);
-            if before.left() >= count.cast_signed() {
-                return before;
+        let mut before = drawn;
+        if attempt != 0 {
+            before = stripe.look();
+            if before.left() >= 0 {
+                before = stripe.draw(count);
+                if before.left() >= count.cast_signed() {
+                    return before;
+                }
             }
         }
         if before.left() >= 0 {
@@ -99,7 +128,7 @@ impl Heap {
         } else if attempt < PATIENCE {
             return Ticket::empty(class);
         }
-        self.scavenge(class, count)
+        self.scavenge(wish, count)
     }
 
     /// What a group that drew `count` units from a stripe as its crosser gets: what was left of
@@ -120,35 +149,90 @@ impl Heap {
     /// it before the crosser comes again, and two could do that to each other for ever.
     #[inline(never)]
     fn refill(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
-        let class = before.class();
-        let globals = self.globals();
+        let hints = self.hints(before.class());
         if before.has_slab() {
             let ticket = self.recycle(ticket_slab(before));
             if ticket.left() > 0 {
-                let left = (ticket.left() - reserved.cast_signed()).max(0);
-                stripe.publish(ticket.with_left(left).following(before));
+                stripe.publish(ticket.without(reserved).following(before));
                 return ticket;
             }
+        }
+        if let Some(slab) = self.take_at_once(before, hints) {
+            let ticket = draw_all(slab, self.slots(slab), self.slots(slab));
+            self.install(slab.page(), ticket.left().cast_unsigned());
+            self.let_go(before);
+            stripe.publish(ticket.without(reserved).following(before));
+            self.arrived(Search::of_pages(slab), slab);
+            return ticket;
+        }
+        self.refill_by_search(stripe, before, reserved)
+    }
+
+    /// Reads all hints for a slab of a class at once.
+    #[inline(always)]
+    fn hints(&self, class: u32) -> Hints {
+        let free = self.free_pages().count_hint();
+        let listed = self.listed(class).count_hint();
+        // Relaxed: a hint.
+        let installed = self.globals().installed.0.load(Ordering::Relaxed);
+        Hints {
+            info: self.class_info(class),
+            free,
+            listed,
+            installed,
+        }
+    }
+
+    /// Takes a stripe's slab away, whose units are used up.
+    fn let_go(&self, before: Ticket) {
+        if before.has_slab() {
             self.uninstall(ticket_slab(before), 0);
-            // Only now: who sees the stripe without the slab finds the slab where it went.
-            stripe.publish(Ticket::refilling(class).following(before));
         } else {
             // Relaxed: a hint for the size of slabs.
-            globals.installed.0.fetch_add(1, Ordering::Relaxed);
+            self.globals().installed.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// [`refill`](Self::refill) where the slab is not at hand.
+    #[inline(never)]
+    fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
+        let class = before.class();
+        self.let_go(before);
+        // Only now: who sees the stripe without the slab finds the slab where it went.
+        stripe.publish(Ticket::refilling(class).following(before));
         let obtained = self.obtain(class);
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            let left = (ticket.left() - reserved.cast_signed()).max(0);
-            stripe.publish(ticket.with_left(left).following(before));
-            self.listed(class).raise_epoch();
-            self.settle(obtained, slab);
+            stripe.publish(ticket.without(reserved).following(before));
+            self.arrived(obtained, slab);
             return ticket;
         }
-        globals.installed.0.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: a hint.
+        self.globals().installed.0.fetch_sub(1, Ordering::Relaxed);
         stripe.publish(Ticket::empty(class).following(before));
         Ticket::empty(class)
+    }
+
+    /// Says that an obtained slab can be drawn from by all.
+    fn arrived(&self, obtained: Search, slab: Slab) {
+        self.listed(slab.class()).raise_epoch();
+        self.settle(obtained, slab);
+    }
+
+    /// A slab of free pages, if no slab of the class is listed and the first place looked at has
+    /// pages. It takes the few accesses that a search of everything begins with, and the stripe
+    /// keeps its old slab meanwhile.
+    fn take_at_once(&self, before: Ticket, hints: Hints) -> Option<Slab> {
+        let class = before.class();
+        let order = self.wished_order(before, hints);
+        if hints.listed != 0 || hints.free < 1 << order {
+            return None;
+        }
+        let page = self.take_block_near(order, scatter(class, order, hints))?;
+        let slab = Slab::new(page, class, order);
+        self.found_slab(slab);
+        Some(slab)
     }
 
     /// The ticket by which the slab of a stripe can be drawn from once more, if enough of it was
@@ -158,11 +242,13 @@ impl Heap {
     /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
     /// what was allocated last, the lowest slots, still lives: then units there would find none.
     fn recycle(&self, slab: Slab) -> Ticket {
-        let slots = self.slots(slab);
-        let free = self.slots_free(slab);
         // Relaxed: a guess.
         let lowest = self.slot_word(self.slot_word_index(slab.page(), 0));
-        let spread = lowest.load(Ordering::Relaxed).count_zeros() >= SPREAD_BITS;
+        let taken = lowest.load(Ordering::Relaxed);
+        let free = self.slots_free(slab);
+        let slots = self.slots(slab);
+        let lowest_slots = u32::MAX >> (32 - slots.min(32));
+        let spread = (!taken & lowest_slots).count_ones() >= SPREAD_BITS.min(slots / 4);
         if free < slots / 4 || free == 0 || (free < slots - slots / 4 && !spread) {
             return Ticket::empty(slab.class());
         }
@@ -179,9 +265,11 @@ impl Heap {
     /// Says that an obtained slab can be found again, or is in use.
     pub(crate) fn settle(&self, obtained: Search, slab: Slab) {
         if obtained.is_of_pages() {
-            self.free_pages().settle(slab.pages());
+            self.free_pages()
+                .settle(slab.page() / WORD_PAGES, slab.pages());
         } else {
-            self.listed(slab.class()).settle(1);
+            self.listed(slab.class())
+                .settle(slab.page() / WORD_PAGES, 1);
         }
     }
 
@@ -251,46 +339,42 @@ impl Heap {
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
     fn take_pages(&self, class: u32) -> Search {
-        let info = self.class_info(class);
         let count = self.free_pages().count();
-        if count >= 1 << info.least_order {
-            let mut order = self.wished_order(info, count) + 1;
-            while order > info.least_order {
+        let hints = self.hints(class);
+        let least = hints.info.least_order;
+        if count >= 1 << least {
+            let mut order = self.wished_order(Ticket::empty(class), hints) + 1;
+            while order > least {
                 order -= 1;
-                if let Some(page) = self.take_block(order, self.scatter(class, order)) {
+                if let Some(page) = self.take_block(order, scatter(class, order, hints)) {
                     return self.make_slab(page, class, order);
                 }
             }
         }
-        let found = self.take_block_anywhere(info.least_order);
+        let found = self.take_block_anywhere(least);
         match found.page() {
-            Some(page) => self.make_slab(page, class, info.least_order),
+            Some(page) => self.make_slab(page, class, least),
             None if found == Found::UNSETTLED => Search::UNSETTLED,
-            None if count >= 1 << info.least_order => Search::FRAGMENTED,
+            None if count >= 1 << least => Search::FRAGMENTED,
             None => Search::EXHAUSTED,
         }
     }
 
-    /// Where in the free pages to begin to look: the searchers of all stripes spread over as many
-    /// pages as they need in all, from the front on.
-    fn scatter(&self, class: u32, order: u32) -> u32 {
-        // Relaxed: a hint.
-        let stripes = self.globals().installed.0.load(Ordering::Relaxed);
-        let pages = stripes << order;
-        let place = own_stripe().wrapping_mul(0x9e37_79b9) ^ class.wrapping_mul(0x85eb_ca6b);
-        // The upper half of the product: place / 2^32 * pages.
-        ((u64::from(place) * u64::from(pages)) >> 32) as u32
-    }
-
-    /// Order that a new slab should have while `count` pages are free.
-    fn wished_order(&self, info: ClassInfo, count: u32) -> u32 {
-        // Relaxed: a hint.
-        let stripes = self.globals().installed.0.load(Ordering::Relaxed).max(1);
-        let mut order = info.usual_order;
-        while order < info.largest_order && (SLABS_TO_COME * stripes) << (order + 1) <= count {
-            order += 1;
+    /// Order that a new slab for a stripe should have: as large as all
+    /// stripes that have a slab can get [`SLABS_TO_COME`] of; or, for a stripe that has used
+    /// up a slab, up to [`GROWTH`] larger than that, as long as all stripes of the class can get
+    /// [`SLABS_OF_CLASS`]: few classes need large slabs at a time.
+    fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
+        let info = hints.info;
+        let affordable = |slabs: u32| log2(hints.free).saturating_sub(log2(slabs - 1) + 1);
+        let mut order = affordable(SLABS_TO_COME * (hints.installed + 1));
+        if before.has_slab() {
+            let stripes = self.stripe_mask(before.class()) + 1;
+            let grown = before.order() + GROWTH;
+            order = order.max(grown.min(affordable(SLABS_OF_CLASS * stripes)));
         }
-        order
+        // Not `clamp`, which may panic.
+        order.max(info.usual_order).min(info.largest_order)
     }
 
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
@@ -298,6 +382,21 @@ impl Heap {
         self.found_slab(slab);
         Search::of_pages(slab)
     }
+}
+
+/// Where in the free pages to begin to look: the searchers of all stripes spread over as many
+/// pages as they need in all, from the front on.
+fn scatter(class: u32, order: u32, hints: Hints) -> u32 {
+    let pages = hints.installed << order;
+    let place = own_stripe().wrapping_mul(0x9e37_79b9) ^ class.wrapping_mul(0x85eb_ca6b);
+    // The upper half of the product: place / 2^32 * pages.
+    ((u64::from(place) * u64::from(pages)) >> 32) as u32
+}
+
+/// Binary logarithm, rounded down; 0 of 0.
+#[allow(clippy::manual_ilog2, reason = "ilog2 would bring a panic")]
+fn log2(number: u32) -> u32 {
+    31 - (number | 1).leading_zeros()
 }
 
 /// The ticket by which all that is free in a slab can be drawn. The fuller the slab, the more

@@ -5,6 +5,7 @@ use crate::cold;
 use crate::counters::{Failure, Misuse};
 use crate::entry::Kind;
 use crate::heap::Heap;
+use crate::malloc::Wish;
 use core::alloc::Layout as Request;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -16,7 +17,7 @@ impl Heap {
     #[must_use]
     pub fn calloc(&self, count: u64, size: u64) -> *mut u8 {
         let Some(bytes) = count.checked_mul(size) else {
-            self.resident()
+            self.core()
                 .run_counters()
                 .count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
@@ -40,7 +41,7 @@ impl Heap {
             return self.malloc(bytes);
         }
         match self.aligned_class(bytes, alignment) {
-            Some(class) => self.malloc_slot(class, bytes),
+            Some(class) => self.malloc_slot(Wish::new(class, alignment), bytes),
             None => cold::malloc_run(self, bytes, alignment),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::counters::{Failure, Misuse};
 use crate::entry::{Entry, Kind};
-use crate::heap::{COUNT_BYTES, Heap, own_stripe};
+use crate::heap::{COUNT_BYTES, Core, own_stripe};
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
@@ -13,7 +13,7 @@ const NAP: u32 = 200;
 /// Searches begin at one of this many places, so that threads do not all try the same run.
 const STARTS: u32 = 64;
 
-impl Heap {
+impl Core {
     /// Allocates a run of pages for `bytes`, at an address that is a multiple of `alignment`.
     #[cold]
     #[inline(never)]
@@ -33,7 +33,7 @@ impl Heap {
                 // Relaxed: whoever frees the block got it from this thread.
                 self.entry(first)
                     .store(Entry::run(length).0, Ordering::Relaxed);
-                self.free_pages().settle(length);
+                self.settle_run(first, length);
                 if self.flags & COUNT_BYTES != 0 {
                     counters.count_served(bytes);
                 }

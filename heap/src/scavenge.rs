@@ -10,7 +10,8 @@
 
 use crate::class;
 use crate::counters::Failure;
-use crate::heap::{Heap, own_stripe};
+use crate::heap::{Core, own_stripe};
+use crate::malloc::Wish;
 use crate::refill::{Search, ticket_slab};
 use crate::slab::Slab;
 use crate::ticket::Ticket;
@@ -33,13 +34,14 @@ impl Look {
     }
 }
 
-impl Heap {
-    /// One look everywhere: a ticket with at least one and at most `count` units of `class` or a
+impl Core {
+    /// One look everywhere: a ticket with at least one and at most `count` units of the wish's class or a
     /// larger one; an empty ticket, if memory was moving; or [`Ticket::EXHAUSTED`], which is
     /// counted.
     #[cold]
     #[inline(never)]
-    pub(crate) fn scavenge(&self, class: u32, count: u32) -> Ticket {
+    pub(crate) fn scavenge(&self, wish: Wish, count: u32) -> Ticket {
+        let class = wish.class();
         let epoch = self.epochs(class);
         let look = self.look(class, count);
         if let Some(ticket) = look.ticket() {
@@ -50,8 +52,7 @@ impl Heap {
         }
         let mut settled = look != Look::UNSETTLED;
         for larger in class + 1..self.layout().class_count {
-            // The request may be for the alignment that slots of its own class have.
-            if class::alignment(larger) < class::alignment(class) {
+            if class::alignment(larger) < wish.alignment() {
                 continue;
             }
             let look = self.look_at_larger(larger, count);
@@ -70,7 +71,10 @@ impl Heap {
         } else {
             Failure::Exhausted
         };
-        self.counters(class).count_failures(failure, count);
+        // The others are not lost yet, see `malloc_pages`.
+        if self.has_small_slots(class) {
+            self.counters(class).count_failures(failure, count);
+        }
         Ticket::EXHAUSTED
     }
 
@@ -195,7 +199,7 @@ impl Heap {
                     self.uninstall(slab, left);
                     found = true;
                 }
-                self.free_pages().settle(slab.pages());
+                self.free_pages().renounce(slab.pages());
             }
         }
         found

@@ -19,7 +19,7 @@
 
 use crate::cold;
 use crate::entry::Entry;
-use crate::heap::Heap;
+use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::{WORD_PAGES, low_bits};
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
@@ -84,6 +84,23 @@ impl Heap {
         &unsafe { self.slabs.get(page) }.usage
     }
 
+    /// Gives back `count` slots or units of a slab.
+    #[inline(always)]
+    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
+        // Release: makes this thread's changes (to the block, and to the bitmap) visible to
+        // whoever lowers the use to zero, and acquires in `change_state`.
+        let before = self.usage(head).fetch_sub(count, Ordering::Release);
+        let after = before - count;
+        let slots = entry.slots(u32::from(self.page_shift));
+        // With the flag set, both are above any number of slots.
+        if after == 0 || (before >= slots && after < slots) {
+            let slab = Slab::new(head, entry.class(), entry.order());
+            cold::change_state(self, slab, before, after);
+        }
+    }
+}
+
+impl Core {
     /// Slots of a slab.
     pub(crate) fn slots(&self, slab: Slab) -> u32 {
         layout::slots(u32::from(self.page_shift), slab.class(), slab.order())
@@ -127,21 +144,6 @@ impl Heap {
     /// Takes a slab away from its stripe with `left` units that nobody has drawn.
     pub(crate) fn uninstall(&self, slab: Slab, left: u32) {
         self.lower_usage(slab, INSTALLED + left);
-    }
-
-    /// Gives back `count` slots or units of a slab.
-    #[inline(always)]
-    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
-        // Release: makes this thread's changes (to the block, and to the bitmap) visible to
-        // whoever lowers the use to zero, and acquires in `change_state`.
-        let before = self.usage(head).fetch_sub(count, Ordering::Release);
-        let after = before - count;
-        let slots = entry.slots(u32::from(self.page_shift));
-        // With the flag set, both are above any number of slots.
-        if after == 0 || (before >= slots && after < slots) {
-            let slab = Slab::new(head, entry.class(), entry.order());
-            cold::change_state(self, slab, before, after);
-        }
     }
 
     fn lower_usage(&self, slab: Slab, amount: u32) {
@@ -204,7 +206,7 @@ impl Heap {
             // Acquire: sees what the last user did.
             if self.usage(slab.page()).load(Ordering::Acquire) == 0 {
                 self.retire(slab);
-                listed.settle(1);
+                listed.settle(slab.page() / WORD_PAGES, 1);
                 return;
             }
             if !self.insert_listed(slab) {

@@ -73,6 +73,13 @@ impl Ticket {
         Self(self.0 & ((1 << LEFT_SHIFT) - 1) | (left as u64) << LEFT_SHIFT)
     }
 
+    /// The same slab with `count` units less, or none.
+    #[must_use]
+    pub const fn without(self, count: u32) -> Self {
+        let left = self.left() - count as i32;
+        self.with_left(if left < 0 { 0 } else { left })
+    }
+
     /// What to add to a stripe's word to draw `count` units.
     #[inline(always)]
     #[must_use]
@@ -84,7 +91,8 @@ impl Ticket {
     #[inline(always)]
     #[must_use]
     pub const fn left(self) -> i32 {
-        (self.0 as i64 >> LEFT_SHIFT) as i32
+        // Of the upper half alone: a shuffle gives halves.
+        ((self.0 >> 32) as i32) >> (LEFT_SHIFT - 32)
     }
 
     /// First page of the slab, or [`NO_PAGE`].
@@ -113,6 +121,32 @@ impl Ticket {
     #[must_use]
     pub const fn density(self) -> u32 {
         self.0 as u32 >> 21 & 7
+    }
+
+    /// Whether there were units left, and each is a slot: what is drawn is a row of slots.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_row(self) -> bool {
+        self.left() > 0 && self.density() == 0
+    }
+
+    /// Whether there were units left, and each spans several slots.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_spread(self) -> bool {
+        self.left() > 0 && self.density() != 0
+    }
+
+    /// Of a group of `count` lanes that drew: the first of its units, and how many there are.
+    #[inline(always)]
+    #[must_use]
+    pub const fn row(self, count: u32) -> (u32, u32) {
+        let first = self.left() - count as i32;
+        if first < 0 {
+            (0, self.left() as u32)
+        } else {
+            (first as u32, count)
+        }
     }
 
     /// Class of the slab.

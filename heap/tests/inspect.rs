@@ -378,7 +378,7 @@ impl Judge<'_> {
             (offsets.globals, size_of::<Globals>() as u64),
             (offsets.classes, 16 * classes),
             (offsets.counters, 64 * (classes + 1)),
-            (offsets.sets, 64 * sets),
+            (offsets.set_states, 128 * sets),
             (
                 offsets.set_summaries,
                 8 * sets * u64::from(layout.summary_words()),
@@ -405,10 +405,7 @@ impl Judge<'_> {
             // The counter of stripes with a slab; the others are for diagnosis, or padding.
             0 => found_if(byte < 4),
             2 => Verdict::Unnoticed,
-            3 => match byte % 64 {
-                8..16 => self.root(byte / 64, bit % 512 - 64),
-                within => found_if(matches!(within, 0..4 | 16..36)),
-            },
+            3 => found_if(byte % 128 < 4),
             4 => self.summary(bit / 64, bit % 64),
             6 if byte % 128 >= 8 => Verdict::Unnoticed,
             6 => self.stripe(byte / 128, bit % 1024),
@@ -429,16 +426,6 @@ impl Judge<'_> {
     fn has_members(&self, set: u64, word: u64) -> bool {
         let words = u64::from(self.layout.set_words());
         word < words && self.word(self.layout.offsets.set_words, set * words + word) != 0
-    }
-
-    fn root(&self, set: u64, bit: u64) -> Verdict {
-        let over = (64 * bit..64 * bit + 64).any(|word| self.has_members(set, word));
-        self.summary_bit(
-            self.layout.offsets.sets + 64 * set + 8,
-            bit,
-            bit < self.layout.summary_words().into(),
-            over,
-        )
     }
 
     fn summary(&self, index: u64, bit: u64) -> Verdict {

@@ -181,12 +181,7 @@ impl<'a> Shadow<'a> {
         let address = pointer as u64;
         let usable = self.heap.usable_size(pointer);
         assert!(bytes > 0 && usable >= bytes, "{usable} bytes for {bytes}");
-        let natural = if bytes.is_power_of_two() {
-            bytes.min(self.layout().page_bytes())
-        } else {
-            16
-        };
-        let alignment = alignment.max(natural).max(16);
+        let alignment = alignment.max(16);
         assert_eq!(
             address % alignment,
             0,
@@ -252,14 +247,8 @@ impl<'a> Shadow<'a> {
             };
             free[begin..end].fill(false);
         }
-        let is_slot = bytes <= u64::from(self.layout().largest_slot) && alignment <= page_bytes;
-        let needed = if is_slot {
-            block_pages as u64
-        } else {
-            bytes.div_ceil(page_bytes)
-        };
-        let step = alignment.max(if is_slot { needed << shift } else { 1 });
-        let base = if is_slot { 0 } else { self.heap.base() };
+        let needed = bytes.div_ceil(page_bytes);
+        let base = self.heap.base();
         let mut length = 0;
         for (page, is_free) in free.iter().enumerate() {
             length = if *is_free { length + 1 } else { 0 };
@@ -267,7 +256,7 @@ impl<'a> Shadow<'a> {
             if length >= needed {
                 let first = page as u64 + 1 - needed;
                 assert!(
-                    !(base + (first << shift)).is_multiple_of(step),
+                    !(base + (first << shift)).is_multiple_of(alignment),
                     "NULL for {bytes} bytes aligned to {alignment}, though pages {first} to {page} are free"
                 );
             }
@@ -663,4 +652,44 @@ fn a_borrowed_slot_is_aligned() {
             });
         }
     }
+}
+
+/// The last free slot serves any request that it is large enough for, whatever multiples of the
+/// request's own slots are aligned to.
+#[test]
+fn a_slot_of_less_alignment_is_lent() {
+    within_a_minute(|| {
+        let host = HostHeap::new(MIN_CAPACITY, 1, 0);
+        let heap = host.heap();
+        let blocks = fill_up(heap, 48);
+        for block in blocks {
+            // SAFETY: the block is live and nobody else's.
+            unsafe { heap.free(block as *mut u8) };
+            assert_eq!(heap.malloc(32) as u64, block, "the only free slot");
+        }
+    });
+}
+
+/// Where no slab can be made, because its pages must be aligned, pages side by side still serve a
+/// request.
+#[test]
+fn pages_that_no_slab_fits_serve_a_slot() {
+    within_a_minute(|| {
+        let host = HostHeap::new(4 << 20, 1, 0);
+        let heap = host.heap();
+        let page = heap.layout().page_bytes();
+        // Nine pages each: most of them have no eight aligned ones.
+        let blocks = fill_up(heap, u64::from(heap.layout().largest_slot) + 1);
+        while !heap.malloc(1).is_null() {}
+        for block in blocks {
+            // SAFETY: the block is live and nobody else's.
+            unsafe { heap.free(block as *mut u8) };
+            let slot = heap.malloc(5 * page);
+            assert!(!slot.is_null(), "nine pages are free");
+            assert!(heap.usable_size(slot) >= 5 * page);
+            // SAFETY: as above.
+            unsafe { heap.free(slot) };
+            assert_eq!(heap.malloc(9 * page) as u64, block);
+        }
+    });
 }

@@ -23,6 +23,14 @@ pub fn lanes_below() -> u32 {
     backend::warp::lanes_below()
 }
 
+/// The lowest lane of a mask that is not empty.
+#[inline(always)]
+#[must_use]
+pub fn lowest(mask: u32) -> u32 {
+    // Without the test for zero that `trailing_zeros` has.
+    (mask.wrapping_sub(1) & !mask).count_ones()
+}
+
 /// Some set of lanes that are converged with the caller, the caller among them.
 #[inline(always)]
 #[must_use]

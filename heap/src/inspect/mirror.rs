@@ -5,7 +5,7 @@
 
 use crate::counters::{ClassCounters, FAILURES, MISUSES};
 use crate::heap::Globals;
-use crate::page_set::PageSet;
+use crate::page_set::SetState;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
@@ -45,23 +45,16 @@ const _: () = {
     assert!(offset_of!(CounterWords, asked) == offset_of!(ClassCounters, asked));
 };
 
-/// Mirrors [`PageSet`].
+/// Mirrors [`SetState`].
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct SetWords {
     pub count: u32,
     epoch: u32,
-    pub root: u64,
-    /// Address of the summary on the device.
-    pub summary: u64,
-    /// Address of the words on the device.
-    pub words: u64,
-    pub word_count: u32,
-    word_padding: u32,
-    padding: [u64; 3],
+    padding: [u64; 15],
 }
 
-const _: () = assert!(size_of::<SetWords>() == size_of::<PageSet>());
+const _: () = assert!(size_of::<SetWords>() == size_of::<SetState>());
 
 /// Mirrors [`Stripe`].
 #[repr(C)]

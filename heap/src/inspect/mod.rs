@@ -50,8 +50,6 @@ use mirror::{CounterWords, GlobalWords, SetWords, SlabWords, StripeWords};
 pub struct Snapshot {
     metadata: Vec<u8>,
     layout: Layout,
-    /// Address that the metadata had on the device.
-    origin: u64,
     base: u64,
     flags: u8,
 }
@@ -106,7 +104,6 @@ impl Snapshot {
         Ok(Self {
             metadata,
             layout,
-            origin,
             base,
             flags,
         })
@@ -191,7 +188,7 @@ impl Snapshot {
     }
 
     fn set(&self, set: u32) -> SetWords {
-        self.element(self.layout.offsets.sets, set.into())
+        self.element(self.layout.offsets.set_states, set.into())
     }
 
     fn set_summary(&self, set: u32, index: u32) -> u64 {

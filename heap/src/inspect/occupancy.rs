@@ -238,7 +238,7 @@ impl Snapshot {
         } = tally;
         let longest = longest_run(&available);
         let available_pages = pages.free + pages.reclaimable;
-        let largest_request = self.largest_request(&classes, &available, longest);
+        let largest_request = self.largest_request(&classes, longest);
         let internal_fragmentation = internal_fragmentation(&classes);
         classes.retain(ClassOccupancy::has_something_to_say);
         Occupancy {
@@ -287,25 +287,14 @@ impl Snapshot {
         }
     }
 
-    /// See [`Occupancy::largest_request`]: a run of pages, if it is above the largest slot; else
-    /// the largest class that has a slot free or pages for a slab.
-    fn largest_request(&self, classes: &[ClassOccupancy], available: &[bool], longest: u64) -> u64 {
-        let run = longest << self.layout.page_shift;
-        if run > u64::from(self.layout.largest_slot) {
-            return run;
-        }
-        let blocks: Vec<_> = (0..=self.layout.max_order)
-            .map(|order| {
-                let mut blocks = available.chunks_exact(1 << order);
-                blocks.any(|block| block.iter().all(|available| *available))
-            })
-            .collect();
-        let serves = |class: &&ClassOccupancy| {
-            let order = self.layout.class_info(class.class).least_order;
-            class.used < class.slots || blocks[order as usize]
-        };
-        let largest = classes.iter().rev().find(serves);
-        largest.map_or(0, |class| class.slot_bytes)
+    /// See [`Occupancy::largest_request`]: a run of pages, or a free slot.
+    fn largest_request(&self, classes: &[ClassOccupancy], longest: u64) -> u64 {
+        let largest = classes
+            .iter()
+            .rev()
+            .find(|class| class.used < class.slots)
+            .map_or(0, |class| class.slot_bytes);
+        largest.max(longest << self.layout.page_shift)
     }
 
     fn misuses(&self) -> Misuses {

@@ -119,8 +119,6 @@ pub enum Rule {
     StripeShared,
     /// The counter of stripes that have a slab is right.
     InstalledCount,
-    /// The constants of a page set are those of the layout.
-    SetShape,
     /// A set's count is the number of its members.
     SetCount,
     /// A set has no members beyond the last page.
@@ -155,7 +153,6 @@ impl Rule {
             Self::StripeLeft => "a stripe has between no and all units of its slab",
             Self::StripeShared => "at most one stripe has a slab",
             Self::InstalledCount => "the counter of stripes with a slab is right",
-            Self::SetShape => "a set's constants are the layout's",
             Self::SetCount => "a set's count is the number of its members",
             Self::SetBeyond => "a set has no members beyond the last page",
             Self::SetSummary => "summary bits are set over words with members",
