@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | 0–1 | kind 1 | kind 2 |
 //! | 2–9 | class | – |
-//! | 10–12 | order: the slab has `2^order` pages, aligned | – |
-//! | 13–17 | multiplier of the slot size | – |
-//! | 18–22 | shift of the slot size | – |
+//! | 10–13 | order: the slab has `2^order` pages, aligned | – |
+//! | 14–18 | multiplier of the slot size | – |
+//! | 19–23 | shift of the slot size | – |
 //! | 32–63 | reciprocal of the multiplier | pages of the run |
 //!
 //! Kind 0 is a page that is free or lies inside a run. All pages of a slab carry the slab's word;
@@ -41,7 +41,7 @@ impl Entry {
     #[must_use]
     pub const fn slab(class: u32, order: u32) -> Self {
         let (multiplier, shift) = class::parts(class);
-        let fields = 1 | class << 2 | order << 10 | multiplier << 13 | shift << 18;
+        let fields = 1 | class << 2 | order << 10 | multiplier << 14 | shift << 19;
         Self((class::reciprocal(multiplier) as u64) << 32 | fields as u64)
     }
 
@@ -73,21 +73,21 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn order(self) -> u32 {
-        self.0 as u32 >> 10 & 7
+        self.0 as u32 >> 10 & 15
     }
 
     /// Multiplier of the slot size.
     #[inline(always)]
     #[must_use]
     pub const fn multiplier(self) -> u32 {
-        self.0 as u32 >> 13 & 31
+        self.0 as u32 >> 14 & 31
     }
 
     /// Shift of the slot size.
     #[inline(always)]
     #[must_use]
     pub const fn shift(self) -> u32 {
-        self.0 as u32 >> 18 & 31
+        self.0 as u32 >> 19 & 31
     }
 
     /// Reciprocal of the multiplier.
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_slab_entry_gives_back_what_it_was_made_of() {
         for class in 0..class::MAX_CLASSES {
-            for order in 0..7 {
+            for order in 0..9 {
                 let entry = Entry::slab(class, order);
                 assert_eq!(
                     (entry.kind(), entry.class(), entry.order()),

@@ -41,7 +41,7 @@ impl Heap {
     #[inline(always)]
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "a page number is at most 2^15"
+        reason = "a page number is at most 2^17"
     )]
     pub(crate) fn look_up(&self, address: u64) -> Option<(u32, Entry)> {
         let offset = address.wrapping_sub(self.base);

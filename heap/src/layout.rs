@@ -15,18 +15,21 @@ use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 
 /// Pages of a heap at most.
-pub const MAX_PAGES: u32 = 1 << 15;
+pub const MAX_PAGES: u32 = 1 << 17;
 /// Smallest page size in bytes.
 pub const MIN_PAGE_BYTES: u64 = 1 << 10;
 /// Smallest capacity in bytes.
 pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
 /// Largest capacity in bytes (1 TiB: words of the slots' bitmap are counted in 32 bits).
 pub const MAX_CAPACITY: u64 = 1 << 40;
-/// Slabs have at most `2^MAX_ORDER` pages: one word of the free set.
-pub const MAX_ORDER: u32 = 6;
+/// Slabs have at most `2^MAX_ORDER` pages.
+pub const MAX_ORDER: u32 = 8;
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 128;
-/// Slots that a slab has at least, where the heap is large enough.
+/// Slots of the largest size in the largest slab.
+const FEWEST_SLOTS: u64 = 8;
+/// Slots that a slab has at least, where the heap is large enough: what is left over at its end is
+/// less than this part of it.
 const WISHED_SLOTS: u64 = 8;
 /// Slots of a slab at most, where a page does not have more.
 pub const MAX_SLOTS: u64 = 1 << 16;
@@ -34,7 +37,11 @@ pub const MAX_SLOTS: u64 = 1 << 16;
 const ARRAY_ALIGNMENT: u64 = 256;
 
 /// The usual slabs of all stripes of a class take at most this share of the heap.
-const STRIPES_SHARE: u64 = 256;
+#[cfg(not(any(loom, shuttle)))]
+const STRIPES_SHARE: u64 = 1024;
+/// Under exploration the tiny heaps have several stripes too.
+#[cfg(any(loom, shuttle))]
+const STRIPES_SHARE: u64 = 4;
 
 /// How many stripes the classes of each octave use: binary logarithms of three bits each, so that a
 /// `malloc` finds its own with a shift.
@@ -172,7 +179,7 @@ impl Layout {
         let page_count = capacity.div_ceil(page_bytes) as u32;
         // A slab is at most a 64th of the heap.
         let max_order = (page_count / 64).max(1).ilog2().min(MAX_ORDER);
-        let largest_slot = ((page_bytes << max_order) / WISHED_SLOTS).max(128) as u32;
+        let largest_slot = ((page_bytes << max_order) / FEWEST_SLOTS).max(128) as u32;
         let class_count = class::class_of(largest_slot) + 1;
         debug_assert!(class_count <= MAX_CLASSES);
         let mut layout = Self {

@@ -11,7 +11,7 @@
 
 use crate::array::Array;
 use bytemuck::{Pod, Zeroable};
-use simt::atomic::{DeviceAtomicU64, Ordering};
+use simt::atomic::{DeviceAtomicU64, Ordering, fence};
 
 /// Pages in one word of the bitmap.
 pub const WORD_PAGES: u32 = 64;
@@ -184,13 +184,36 @@ impl PageSet {
         }
     }
 
+    /// Adds the announced pages from `first` on, `length` of them.
+    pub fn insert_run(&self, first: u32, length: u32) {
+        // Release, for all words at once: as in `insert`.
+        fence(Ordering::Release);
+        let mut raised = 0;
+        for_each_word(first, length, |index, mask| {
+            if self.word(index).fetch_or(mask, Ordering::Relaxed) == 0 {
+                raised |= 1 << (index % 64);
+            }
+            // A summary word's last word, or the run's.
+            let is_last = (index + 1) * WORD_PAGES >= first + length;
+            if raised != 0 && (is_last || index % 64 == 63) {
+                self.raise_all(index / 64, raised);
+                raised = 0;
+            }
+        });
+    }
+
     /// Sets the summary bit over word `index`.
     #[inline(always)]
     fn raise(&self, index: u32) {
+        self.raise_all(index / 64, 1 << (index % 64));
+    }
+
+    /// Sets bits of a summary word.
+    #[inline(always)]
+    fn raise_all(&self, index: u32, bits: u64) {
         // AcqRel here and in `lower`: of a raise and a lower, the later in the order of changes
         // to this word sees the other's change to the level below.
-        self.summary(index / 64)
-            .fetch_or(1 << (index % 64), Ordering::AcqRel);
+        self.summary(index).fetch_or(bits, Ordering::AcqRel);
     }
 
     /// Clears the summary bit over word `index`, which was seen empty.
@@ -280,6 +303,17 @@ impl PageSet {
     }
 }
 
+/// Calls `act` with each word that a run touches and the run's bits in it, in ascending order.
+pub(crate) fn for_each_word(first: u32, length: u32, mut act: impl FnMut(u32, u64)) {
+    let (mut page, end) = (first, first + length);
+    while page < end {
+        let offset = page % WORD_PAGES;
+        let here = (WORD_PAGES - offset).min(end - page);
+        act(page / WORD_PAGES, low_bits(here) << offset);
+        page += here;
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -347,5 +381,12 @@ mod tests {
             let starts: Vec<_> = (0..7).map(|skip| set.nth_word(skip)).collect();
             assert_eq!(starts, [5, 70, 199, 5, 70, 199, 5]);
         });
+    }
+
+    #[test]
+    fn a_run_touches_each_word_once() {
+        let mut touched = Vec::new();
+        for_each_word(60, 70, |index, mask| touched.push((index, mask)));
+        assert_eq!(touched, [(0, 0xf << 60), (1, u64::MAX), (2, 3)]);
     }
 }

@@ -1,12 +1,16 @@
 //! Pages: aligned blocks for slabs, and runs for large requests.
 //!
-//! A block of a slab lies in one word of the free set, so taking it is one atomic; what it took of
-//! a block that was not all there it puts back. A run may span words: it is claimed word by word in
-//! ascending order and given back if one is not as it was seen. There is no lock.
+//! A block of a slab up to 64 pages lies in one word of the free set, so taking it is one atomic; what
+//! it took of a block that was not all there it puts back. Larger blocks are whole words, and runs
+//! may begin and end within one: these are claimed word by word in ascending order and given back
+//! if one is not as it was seen. There is no lock.
 
 use crate::heap::Core;
-use crate::page_set::{PageSet, WORD_PAGES, low_bits};
+use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
 use simt::atomic::Ordering;
+
+/// Binary logarithm of the pages of a word.
+const WORD_ORDER: u32 = WORD_PAGES.ilog2();
 
 /// What a search found: a page, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,9 @@ fn block_starts(word: u64, order: u32) -> u64 {
 /// The word in which there was none.
 #[inline(always)]
 fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32, u64> {
+    if order > WORD_ORDER {
+        return take_words(pages, index, order).ok_or(0);
+    }
     loop {
         let word = pages.word(index).load(Ordering::Relaxed);
         let starts = block_starts(word, order);
@@ -68,13 +75,32 @@ fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32,
     }
 }
 
+/// Takes the aligned block of whole words with word `index`, if it is all free.
+#[inline(never)]
+fn take_words(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
+    let count = 1 << (order - WORD_ORDER);
+    let first = index & !(count - 1);
+    let last = first + count;
+    // Relaxed: a guess, which the claim verifies.
+    let is_free = |index| pages.word(index).load(Ordering::Relaxed) == u64::MAX;
+    if last > pages.word_count() || !(first..last).all(is_free) {
+        return None;
+    }
+    if claim_run(pages, first * WORD_PAGES, count * WORD_PAGES) {
+        return Some(first * WORD_PAGES);
+    }
+    pages.raise_epoch();
+    None
+}
+
 impl Core {
-    /// Takes an aligned block of `2^order` pages, `order` at most 6, as the summaries show them.
+    /// Takes an aligned block of `2^order` pages, as the summaries show them.
     /// Callers with different `scatter`, in pages, try different blocks first.
     #[inline(never)]
     pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
         let pages = self.free_pages();
         let start = pages.nth_word(scatter / WORD_PAGES);
+        let words = 1 << order.saturating_sub(WORD_ORDER);
         let (mut from, mut end) = (start, pages.word_count());
         loop {
             match pages.next_word(from) {
@@ -82,7 +108,7 @@ impl Core {
                     if let Ok(page) = take_block(&pages, index, order, scatter % WORD_PAGES) {
                         return Some(page);
                     }
-                    from = index + 1;
+                    from = (index / words + 1) * words;
                 }
                 // Once more from the front, up to where the search began.
                 _ if end > start && start > 0 => (from, end) = (0, start),
@@ -99,7 +125,7 @@ impl Core {
         take_block(&pages, index, order, scatter % WORD_PAGES).ok()
     }
 
-    /// Takes an aligned block of `2^order` pages, looking at every word.
+    /// Takes an aligned block of `2^order` pages in one word, looking at every word.
     #[inline(never)]
     pub(crate) fn take_block_anywhere(&self, order: u32) -> Found {
         let pages = self.free_pages();
@@ -145,8 +171,8 @@ impl Core {
         Found::nothing(search.seen, count)
     }
 
-    /// Says that the pages of a run that was taken are in use.
-    pub(crate) fn settle_run(&self, first: u32, length: u32) {
+    /// Says that pages that were taken are in use, or can be found elsewhere.
+    pub(crate) fn settle_pages(&self, first: u32, length: u32) {
         let pages = self.free_pages();
         pages.renounce(length);
         for_each_word(first, length, |index, _| pages.tidy(index));
@@ -157,19 +183,8 @@ impl Core {
     pub(crate) fn give_run(&self, first: u32, length: u32) {
         let pages = self.free_pages();
         pages.announce(length);
-        for_each_word(first, length, |index, mask| pages.insert(index, mask));
+        pages.insert_run(first, length);
         pages.raise_epoch();
-    }
-}
-
-/// Calls `act` with each word that a run touches and the run's bits in it, in ascending order.
-fn for_each_word(first: u32, length: u32, mut act: impl FnMut(u32, u64)) {
-    let (mut page, end) = (first, first + length);
-    while page < end {
-        let offset = page % WORD_PAGES;
-        let here = (WORD_PAGES - offset).min(end - page);
-        act(page / WORD_PAGES, low_bits(here) << offset);
-        page += here;
     }
 }
 
@@ -186,7 +201,7 @@ fn claim_run(pages: &PageSet, first: u32, length: u32) -> bool {
     });
     if failed {
         // The count was never lowered, so these are still counted.
-        for_each_word(first, claimed, |index, mask| pages.insert(index, mask));
+        pages.insert_run(first, claimed);
     }
     !failed
 }
@@ -270,12 +285,5 @@ mod tests {
         assert_eq!(block_starts(word, 3), 0b1_0000_0000);
         assert_eq!(block_starts(u64::MAX, 6), 1);
         assert_eq!(block_starts(u64::MAX - 1, 6), 0);
-    }
-
-    #[test]
-    fn a_run_touches_each_word_once() {
-        let mut touched = Vec::new();
-        for_each_word(60, 70, |index, mask| touched.push((index, mask)));
-        assert_eq!(touched, [(0, 0xf << 60), (1, u64::MAX), (2, 3)]);
     }
 }

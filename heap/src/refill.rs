@@ -16,10 +16,13 @@ use simt::atomic::Ordering;
 
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 4;
-/// A class's slabs grow until all stripes that have one could get this many more.
-const SLABS_TO_COME: u32 = 2;
+/// Pages are scarce if less than this part of them is free.
+const SCARCE_SHARE: u32 = 8;
 /// A stripe that has used up a slab gets one of up to `2^GROWTH` times its pages.
-const GROWTH: u32 = 2;
+const GROWTH: u32 = 1;
+/// The second slab of a stripe is no larger than the first: it may be wanted for a few slots only,
+/// because another stripe had fewer takers.
+const PATIENT_REFILLS: u32 = 2;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 4;
 /// Attempts after which a group looks elsewhere than at its stripe, which another refills.
@@ -157,6 +160,12 @@ impl Core {
                 return ticket;
             }
         }
+        if self.is_scarce(hints.free) {
+            let ticket = self.adopt(stripe, before, reserved);
+            if ticket.left() > 0 {
+                return ticket;
+            }
+        }
         if let Some(slab) = self.take_at_once(before, hints) {
             let ticket = draw_all(slab, self.slots(slab), self.slots(slab));
             self.install(slab.page(), ticket.left().cast_unsigned());
@@ -181,6 +190,44 @@ impl Core {
             listed,
             installed,
         }
+    }
+
+    /// Whether so few pages are free that what other stripes have left should be used up first.
+    fn is_scarce(&self, free: u32) -> bool {
+        free < self.layout().page_count / SCARCE_SHARE
+    }
+
+    /// Replaces the slab of a stripe by that of another of its class with all that is left of it:
+    /// the word before `reserved` units of it were drawn, or an empty one if no other has any.
+    #[inline(never)]
+    fn adopt(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
+        let class = before.class();
+        let mask = self.stripe_mask(class);
+        let listed = self.listed(class);
+        for step in 1..=mask {
+            let other = self.stripe(class, own_stripe().wrapping_add(step) & mask);
+            let seen = other.glance();
+            if seen.left() <= 0 {
+                continue;
+            }
+            // Who finds the other stripe empty must know that a slab is on its way.
+            listed.announce(1);
+            let ticket = if other.detach(seen) {
+                self.let_go(before);
+                // Relaxed: a hint.
+                self.globals().installed.0.fetch_sub(1, Ordering::Relaxed);
+                stripe.publish(seen.without(reserved).following(before));
+                listed.raise_epoch();
+                seen
+            } else {
+                Ticket::empty(class)
+            };
+            listed.renounce(1);
+            if ticket.left() > 0 {
+                return ticket;
+            }
+        }
+        Ticket::empty(class)
     }
 
     /// Takes a stripe's slab away, whose units are used up.
@@ -265,8 +312,7 @@ impl Core {
     /// Says that an obtained slab can be found again, or is in use.
     pub(crate) fn settle(&self, obtained: Search, slab: Slab) {
         if obtained.is_of_pages() {
-            self.free_pages()
-                .settle(slab.page() / WORD_PAGES, slab.pages());
+            self.settle_pages(slab.page(), slab.pages());
         } else {
             self.listed(slab.class())
                 .settle(slab.page() / WORD_PAGES, 1);
@@ -360,19 +406,20 @@ impl Core {
         }
     }
 
-    /// Order that a new slab for a stripe should have: as large as all
-    /// stripes that have a slab can get [`SLABS_TO_COME`] of; or, for a stripe that has used
-    /// up a slab, up to [`GROWTH`] larger than that, as long as all stripes of the class can get
-    /// [`SLABS_OF_CLASS`]: few classes need large slabs at a time.
+    /// Order that a new slab for a stripe should have: the usual one at first, and [`GROWTH`] more
+    /// for a stripe that has used up several, as long as all stripes of the class can get
+    /// [`SLABS_OF_CLASS`] of the free pages. So what is wanted much is refilled seldom, and what
+    /// is wanted little takes little.
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
-        let affordable = |slabs: u32| log2(hints.free).saturating_sub(log2(slabs - 1) + 1);
-        let mut order = affordable(SLABS_TO_COME * (hints.installed + 1));
-        if before.has_slab() {
-            let stripes = self.stripe_mask(before.class()) + 1;
-            let grown = before.order() + GROWTH;
-            order = order.max(grown.min(affordable(SLABS_OF_CLASS * stripes)));
+        if !before.has_slab() {
+            return info.usual_order;
         }
+        let slabs = SLABS_OF_CLASS * (self.stripe_mask(before.class()) + 1);
+        let affordable = log2(hints.free).saturating_sub(log2(slabs));
+        let first = before.order() <= info.usual_order && before.generation() < PATIENT_REFILLS;
+        let growth = if first { 0 } else { GROWTH };
+        let order = (before.order() + growth).min(affordable);
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)
     }

@@ -33,7 +33,7 @@ impl Core {
                 // Relaxed: whoever frees the block got it from this thread.
                 self.entry(first)
                     .store(Entry::run(length).0, Ordering::Relaxed);
-                self.settle_run(first, length);
+                self.settle_pages(first, length);
                 if self.flags & COUNT_BYTES != 0 {
                     counters.count_served(bytes);
                 }

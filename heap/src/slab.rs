@@ -21,7 +21,7 @@ use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
-use crate::page_set::{WORD_PAGES, low_bits};
+use crate::page_set::WORD_PAGES;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
 /// Flag in a slab's use: a stripe has it.
@@ -43,17 +43,17 @@ impl SlabState {
     }
 }
 
-/// A slab: its first page (18 bits), order (3 bits) and class (8 bits), in one word so that it
+/// A slab: its first page (18 bits), order (4 bits) and class (8 bits), in one word so that it
 /// travels in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slab(pub u32);
 
 impl Slab {
     /// Bits that a slab takes.
-    pub const BITS: u32 = 29;
+    pub const BITS: u32 = 30;
 
     pub fn new(page: u32, class: u32, order: u32) -> Self {
-        Self(page | order << 18 | class << 21)
+        Self(page | order << 18 | class << 22)
     }
 
     pub fn page(self) -> u32 {
@@ -61,20 +61,15 @@ impl Slab {
     }
 
     pub fn order(self) -> u32 {
-        (self.0 >> 18) & 7
+        (self.0 >> 18) & 15
     }
 
     pub fn class(self) -> u32 {
-        (self.0 >> 21) & 0xff
+        (self.0 >> 22) & 0xff
     }
 
     pub fn pages(self) -> u32 {
         1 << self.order()
-    }
-
-    /// Its pages' bits in their word of the free set.
-    fn mask(self) -> u64 {
-        low_bits(self.pages()) << (self.page() % WORD_PAGES)
     }
 }
 
@@ -230,7 +225,7 @@ impl Core {
         }
         let pages = self.free_pages();
         pages.announce(slab.pages());
-        pages.insert(slab.page() / WORD_PAGES, slab.mask());
+        pages.insert_run(slab.page(), slab.pages());
         pages.raise_epoch();
     }
 

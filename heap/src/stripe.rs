@@ -35,6 +35,12 @@ impl Stripe {
         Ticket(self.word.load(Ordering::Acquire))
     }
 
+    /// The word as a hint: what it was published with is not seen.
+    pub fn glance(&self) -> Ticket {
+        // Relaxed: `detach` acquires.
+        Ticket(self.word.load(Ordering::Relaxed))
+    }
+
     /// Replaces the word. Only the crosser may do this.
     pub fn publish(&self, ticket: Ticket) {
         // Release: pairs with `draw` and `look`.

@@ -3,22 +3,26 @@
 //! | bits | field |
 //! |---|---|
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
-//! | 18–20 | order of the slab |
-//! | 21–23 | density: a unit spans `2^density` slots |
-//! | 24–31 | class |
-//! | 32–35 | generation, raised by each refill |
-//! | 36–63 | units left, signed |
+//! | 18–21 | order of the slab |
+//! | 22–29 | class |
+//! | 32–34 | density: a unit spans `2^density` slots |
+//! | 35–38 | generation, raised by each refill |
+//! | 39–63 | units left, signed |
 //!
 //! A group of `count` lanes draws by subtracting `count` from the units left, which are the top
 //! bits, so a borrow falls off the end and the other fields never change. It owns the units from
 //! `left - count` to `left`. Exactly one group takes `left` from zero or more to below zero: the
-//! *crosser*, which alone refills the stripe. The 28 bits bear 2^27 failed draws between two
+//! *crosser*, which alone refills the stripe. The 25 bits bear 2^24 failed draws between two
 //! refills, far more than lanes can be in flight.
 
 /// Page number that stands for "no slab". Heaps have at most [`crate::layout::MAX_PAGES`] pages.
 pub const NO_PAGE: u32 = (1 << 18) - 1;
 
-const LEFT_SHIFT: u32 = 36;
+const ORDER_SHIFT: u32 = 18;
+const CLASS_SHIFT: u32 = 22;
+const DENSITY_SHIFT: u32 = 32;
+const GENERATION_SHIFT: u32 = 35;
+const LEFT_SHIFT: u32 = 39;
 /// Units that a stripe under refill lacks, so that nobody can draw from it.
 const REFILLING_LEFT: i32 = -1;
 
@@ -41,9 +45,9 @@ impl Ticket {
     pub const fn new(class: u32, page: u32, order: u32, density: u32, left: i32) -> Self {
         Self(
             page as u64
-                | (order as u64) << 18
-                | (density as u64) << 21
-                | (class as u64) << 24
+                | (order as u64) << ORDER_SHIFT
+                | (class as u64) << CLASS_SHIFT
+                | (density as u64) << DENSITY_SHIFT
                 | (left as u64) << LEFT_SHIFT,
         )
     }
@@ -63,8 +67,9 @@ impl Ticket {
     /// The same word, of the generation after `before`'s.
     #[must_use]
     pub const fn following(self, before: Self) -> Self {
-        const GENERATION: u64 = 15 << 32;
-        Self(self.0 & !GENERATION | (before.0 & GENERATION).wrapping_add(1 << 32) & GENERATION)
+        const GENERATION: u64 = 15 << GENERATION_SHIFT;
+        let next = before.0.wrapping_add(1 << GENERATION_SHIFT);
+        Self(self.0 & !GENERATION | next & GENERATION)
     }
 
     /// The same slab with `left` units left.
@@ -113,14 +118,14 @@ impl Ticket {
     #[inline(always)]
     #[must_use]
     pub const fn order(self) -> u32 {
-        self.0 as u32 >> 18 & 7
+        self.0 as u32 >> ORDER_SHIFT & 15
     }
 
     /// Binary logarithm of the slots that a unit spans.
     #[inline(always)]
     #[must_use]
     pub const fn density(self) -> u32 {
-        self.0 as u32 >> 21 & 7
+        (self.0 >> DENSITY_SHIFT) as u32 & 7
     }
 
     /// Whether there were units left, and each is a slot: what is drawn is a row of slots.
@@ -149,11 +154,17 @@ impl Ticket {
         }
     }
 
+    /// How often the stripe was refilled, modulo 16.
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        (self.0 >> GENERATION_SHIFT) as u32 & 15
+    }
+
     /// Class of the slab.
     #[inline(always)]
     #[must_use]
     pub const fn class(self) -> u32 {
-        self.0 as u32 >> 24
+        self.0 as u32 >> CLASS_SHIFT & 0xff
     }
 }
 
@@ -163,12 +174,12 @@ mod tests {
 
     #[test]
     fn drawing_changes_only_the_units_left() {
-        let mut word = Ticket::new(77, 131_071, 6, 5, 40).following(Ticket::new(0, 0, 0, 0, 0));
+        let mut word = Ticket::new(77, 131_071, 8, 5, 40).following(Ticket::new(0, 0, 0, 0, 0));
         for expected in [40, 8, -24, -56] {
             assert_eq!(word.left(), expected);
             assert_eq!(
                 (word.class(), word.page(), word.order(), word.density()),
-                (77, 131_071, 6, 5)
+                (77, 131_071, 8, 5)
             );
             word = Ticket(word.0.wrapping_add(Ticket::drawing(32)));
         }
@@ -190,7 +201,7 @@ mod tests {
         assert!(!Ticket::EXHAUSTED.has_slab());
         assert_ne!(
             Ticket::EXHAUSTED,
-            Ticket::refilling(255).following(Ticket(14 << 32))
+            Ticket::refilling(255).following(Ticket(14 << GENERATION_SHIFT))
         );
     }
 }

@@ -446,9 +446,9 @@ impl Judge<'_> {
         let ticket = Ticket(self.word(self.layout.offsets.stripes, 16 * index));
         match bit {
             // The density: any at which the slab has that many units.
-            21..24 if ticket.page() != NO_PAGE => Verdict::Either,
+            32..35 if ticket.page() != NO_PAGE => Verdict::Either,
             // The generation.
-            32..36 if in_use => Verdict::Unnoticed,
+            35..39 if in_use => Verdict::Unnoticed,
             _ => Verdict::Found,
         }
     }

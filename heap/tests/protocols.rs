@@ -60,8 +60,12 @@ impl Ground {
     }
 
     fn with_capacity(capacity: u64, watched_pages: u64) -> Arc<Self> {
+        Self::with_stripes(capacity, 1, watched_pages)
+    }
+
+    fn with_stripes(capacity: u64, stripes: u32, watched_pages: u64) -> Arc<Self> {
         Arc::new(Self {
-            host: HostHeap::new(capacity, 1, 0),
+            host: HostHeap::new(capacity, stripes, 0),
             content: (0..watched_pages * SLOTS)
                 .map(|_| UnsafeCell::new(0))
                 .collect(),
@@ -134,9 +138,17 @@ fn spawn<T: 'static>(
     ground: &Arc<Ground>,
     body: impl FnOnce(&Ground) -> T + 'static,
 ) -> loom::thread::JoinHandle<T> {
+    spawn_on(0, ground, body)
+}
+
+fn spawn_on<T: 'static>(
+    multiprocessor: u32,
+    ground: &Arc<Ground>,
+    body: impl FnOnce(&Ground) -> T + 'static,
+) -> loom::thread::JoinHandle<T> {
     let ground = ground.clone();
     loom::thread::spawn(move || {
-        set_sm_id(0);
+        set_sm_id(multiprocessor);
         body(&ground)
     })
 }
@@ -414,6 +426,61 @@ fn a_slab_in_transit_is_waited_for() {
         let other = spawn(&ground, |ground| [ground.obtain(SLOT), ground.obtain(SLOT)]);
         blocks.push(ground.obtain(SLOT));
         blocks.extend(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+/// A heap of two stripes without a free page; the first has a slab with `left` slots left, of
+/// which as many were freed before.
+fn left_with_a_neighbour(left: u64) -> (Arc<Ground>, Vec<u64>) {
+    let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
+    set_sm_id(0);
+    let mut blocks: Vec<_> = (0..SLOTS - left).map(|_| ground.obtain(SLOT)).collect();
+    blocks.push(ground.obtain(MIN_CAPACITY - PAGE));
+    (ground, blocks)
+}
+
+#[test]
+fn a_slab_adopted_by_a_neighbour_is_not_missed() {
+    explore(3, || {
+        let (ground, mut blocks) = left_with_a_neighbour(2);
+        let other = spawn_on(1, &ground, |ground| {
+            let block = ground.obtain(SLOT);
+            ground.write(block);
+            block
+        });
+        blocks.push(ground.obtain(SLOT));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn two_adopt_from_each_other() {
+    explore(2, || {
+        let (ground, mut blocks) = left_with_a_neighbour(3);
+        let others = [1, 1]
+            .map(|multiprocessor| spawn_on(multiprocessor, &ground, |ground| ground.obtain(SLOT)));
+        blocks.push(ground.obtain(SLOT));
+        blocks.extend(others.map(|other| other.join().expect("no panic")));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_adopted_passes_the_content() {
+    explore(3, || {
+        let (ground, mut blocks) = left_with_a_neighbour(1);
+        let freed = blocks.remove(0);
+        ground.spend(freed);
+        let other = spawn_on(1, &ground, |ground| {
+            let block = ground.obtain(SLOT);
+            ground.write(block);
+            block
+        });
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        blocks.extend([mine, other.join().expect("no panic")]);
         finish(&ground, blocks);
     });
 }

@@ -171,7 +171,9 @@ impl Check<'_> {
     fn stripe_with_slab(&mut self, class: u32, place: Place, holder: Holder) {
         let ticket = holder.ticket;
         let slab = self.snapshot.slab_at(ticket.page()).filter(|slab| {
-            slab.class() == class && ticket.class() == class && slab.order() == ticket.order()
+            let (order, density) = (slab.order(), ticket.density());
+            let expected = Ticket::new(class, slab.page(), order, density, ticket.left());
+            slab.class() == class && expected.following(ticket) == ticket.following(ticket)
         });
         let Some(slab) = slab.filter(|_| ticket.density() <= MAX_DENSITY) else {
             let entry = match ticket.page() {

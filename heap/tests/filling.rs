@@ -1,0 +1,102 @@
+//! How much of a heap can be handed out before the first NULL, with as many stripes as a GPU has.
+
+#![cfg(not(any(loom, shuttle)))]
+
+mod host_heap;
+
+use host_heap::HostHeap;
+use scatterheap_heap::Heap;
+use scatterheap_simt::emulation::{Position, set_position};
+
+/// Multiprocessors of an H200.
+const MULTIPROCESSORS: u32 = 132;
+
+/// Numbers that look random (`SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut hash = self.0;
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (hash ^ (hash >> 31)) % end
+    }
+}
+
+/// What was handed out until the first NULL.
+struct Filled {
+    /// Share of the capacity that was asked for.
+    asked: f64,
+    /// Share of the capacity that the blocks take.
+    used: f64,
+    /// Bytes from the first block to the end of the last, over bytes asked for.
+    range: f64,
+}
+
+/// Allocates `sizes` from one multiprocessor after another, until NULL or `most` times.
+fn fill(heap: &Heap, most: u64, mut sizes: impl FnMut(&mut Random) -> u64) -> Filled {
+    let mut random = Random(1);
+    let (mut asked, mut used) = (0, 0);
+    let (mut least, mut end) = (u64::MAX, 0);
+    for _ in 0..most {
+        let multiprocessor = random.below(MULTIPROCESSORS.into());
+        set_position(Position {
+            sm_id: u32::try_from(multiprocessor).expect("small"),
+            ..Position::default()
+        });
+        let bytes = sizes(&mut random);
+        let block = heap.malloc(bytes);
+        if block.is_null() {
+            break;
+        }
+        let usable = heap.usable_size(block);
+        asked += bytes;
+        used += usable;
+        least = least.min(block as u64);
+        end = end.max(block as u64 + usable);
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a share")]
+    let share = |part: u64, whole: u64| part as f64 / whole as f64;
+    Filled {
+        asked: share(asked, heap.capacity()),
+        used: share(used, heap.capacity()),
+        range: share(end - least, asked),
+    }
+}
+
+#[test]
+fn mixed_sizes_fill_a_heap() {
+    for most in [256, 4096, 8192, 65536] {
+        let host = HostHeap::new(1 << 30, MULTIPROCESSORS, 0);
+        let filled = fill(host.heap(), u64::MAX, |random| 16 + random.below(most - 15));
+        println!(
+            "16 to {most} B: {:.3} used, {:.3} asked for",
+            filled.used, filled.asked
+        );
+        assert!(filled.used >= 0.95, "16 to {most} B: {:.3}", filled.used);
+    }
+}
+
+#[test]
+fn one_size_fills_a_heap() {
+    for bytes in [16, 256, 4096, 65536] {
+        let host = HostHeap::new(1 << 30, MULTIPROCESSORS, 0);
+        let filled = fill(host.heap(), u64::MAX, |_| bytes);
+        println!("{bytes} B: {:.3} used", filled.used);
+        assert!(filled.used >= 0.999, "{bytes} B: {:.3}", filled.used);
+    }
+}
+
+#[test]
+fn blocks_lie_close_together() {
+    for bytes in [16, 64, 256, 1024, 4096] {
+        let host = HostHeap::new(16 << 30, MULTIPROCESSORS, 0);
+        let filled = fill(host.heap(), 1 << 20, |_| bytes);
+        println!(
+            "{bytes} B: from first to last {:.2} times what was asked for",
+            filled.range
+        );
+        assert!(filled.range <= 2.0, "{bytes} B: {:.2}", filled.range);
+    }
+}
