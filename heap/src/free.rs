@@ -9,7 +9,8 @@ use crate::counters::Misuse;
 use crate::entry::{Entry, Kind};
 use crate::heap::Heap;
 use simt::atomic::Ordering;
-use simt::warp;
+use simt::lanes::Lanes;
+use simt::{warp, with_active_lanes};
 
 impl Heap {
     /// Frees a block that this heap's `malloc` or its like gave; NULL is nothing to free. A
@@ -63,18 +64,12 @@ impl Heap {
 
     #[inline(always)]
     fn free_slot(&self, page: u32, entry: Entry, address: u64) {
-        let active = warp::active_mask();
-        // Collectives cost a third where their mask is a constant.
-        if active == u32::MAX {
-            self.free_together(u32::MAX, page, entry, address);
-        } else {
-            self.free_together(active, page, entry, address);
-        }
+        with_active_lanes!(lanes => self.free_together(lanes, page, entry, address));
     }
 
-    /// Frees the slots of the lanes of `active`: one lane clears the bits of each word.
+    /// Frees the slots of the lanes that came together: one lane clears the bits of each word.
     #[inline(always)]
-    fn free_together(&self, active: u32, page: u32, entry: Entry, address: u64) {
+    fn free_together(&self, lanes: impl Lanes, page: u32, entry: Entry, address: u64) {
         let head = entry.head(page);
         let slot = entry.slot_at(self.offset_in_slab(head, address));
         let index = self.slot_word_index(head, slot.unwrap_or(0));
@@ -82,12 +77,12 @@ impl Heap {
 
         // The word's address: lanes may free into several heaps at once.
         let key = self.slot_words.pointer(index) as u64;
-        let group = warp::match_any_u64(active, key);
+        let group = lanes.match_any_u64(key);
         let leader = warp::lowest(group);
         let leads = group & warp::lanes_below() == 0;
-        let bits = or_in_groups(active, group, leads, key, bit);
+        let bits = or_in_groups(lanes, group, leads, key, bit);
         // What the lanes did to their blocks comes before the leader's release.
-        warp::sync(active);
+        lanes.sync();
         let mut taken = 0;
         if leads {
             // Release: pairs with the acquire of `malloc` that sets the bit again.
@@ -106,25 +101,25 @@ impl Heap {
                 cold::report(self, misuse, address, repeated);
             }
         }
-        taken = warp::shuffle(active, taken, leader);
+        taken = lanes.shuffle(taken, leader);
         if taken & bit == 0 && slot.is_some() {
             cold::report(self, Misuse::NotAllocated, address, 1);
         }
     }
 }
 
-/// The or of `bit` over the lanes of the caller's group, for all groups of `active` at once.
+/// The or of `bit` over the lanes of the caller's group, for all groups at once.
 #[inline(always)]
-fn or_in_groups(active: u32, group: u32, leads: bool, key: u64, bit: u32) -> u32 {
-    if group == active {
-        return warp::reduce_or(active, bit);
+fn or_in_groups(lanes: impl Lanes, group: u32, leads: bool, key: u64, bit: u32) -> u32 {
+    if group == lanes.mask() {
+        return lanes.reduce_or(bit);
     }
     let mut result = bit;
     let shared = leads && !group.is_power_of_two();
-    let mut pending = warp::ballot(active, shared);
+    let mut pending = lanes.ballot(shared);
     while pending != 0 {
-        let chosen = warp::shuffle_u64(active, key, pending.trailing_zeros());
-        let all = warp::reduce_or(active, if key == chosen { bit } else { 0 });
+        let chosen = lanes.shuffle_u64(key, pending.trailing_zeros());
+        let all = lanes.reduce_or(if key == chosen { bit } else { 0 });
         if key == chosen {
             result = all;
         }

@@ -20,7 +20,8 @@ use crate::layout;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::atomic::Ordering;
-use simt::{time, warp};
+use simt::lanes::Lanes;
+use simt::{time, warp, with_active_lanes};
 
 /// Nanoseconds between two attempts to draw.
 const NAP: u32 = 60;
@@ -53,6 +54,8 @@ impl Wish {
 
 /// What a lane's group drew.
 struct Draw {
+    /// Lanes that came together.
+    active: u32,
     /// Lanes of the group.
     group: u32,
     /// How many of them come before the calling one.
@@ -98,16 +101,10 @@ impl Heap {
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
         let mut attempt = 0;
         loop {
-            let active = warp::active_mask();
-            // Collectives cost a third where their mask is a constant.
-            let draw = if active == u32::MAX {
-                self.draw_together(u32::MAX, wish, attempt)
-            } else {
-                self.draw_together(active, wish, attempt)
-            };
+            let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
             let ticket = draw.ticket;
             let slot = if draw.spread {
-                self.claim_spread(active, &draw)
+                self.claim_spread(&draw)
             } else {
                 draw.slot()
             };
@@ -137,10 +134,11 @@ impl Heap {
         self.metadata() << (Wish::BITS - 8) | u64::from(wish.0)
     }
 
-    /// Forms the groups of the lanes of `active`; each leader draws, and sets the bits of a row.
+    /// Forms the groups of the lanes that came together; each leader draws, and sets the bits of a
+    /// row.
     #[inline(always)]
-    fn draw_together(&self, active: u32, wish: Wish, attempt: u32) -> Draw {
-        let group = warp::match_any_u64(active, self.group_key(wish));
+    fn draw_together(&self, lanes: impl Lanes, wish: Wish, attempt: u32) -> Draw {
+        let group = lanes.match_any_u64(self.group_key(wish));
         let leader = warp::lowest(group);
         let rank = (group & warp::lanes_below()).count_ones();
         let mut ticket = Ticket(0);
@@ -152,12 +150,13 @@ impl Heap {
                 won = self.claim_row(ticket, count);
             }
         }
-        let ticket = Ticket(warp::shuffle_u64(active, ticket.0, leader));
-        let won = warp::shuffle(active, won, leader);
-        let spread = warp::ballot(active, ticket.is_spread()) != 0;
+        let ticket = Ticket(lanes.shuffle_u64(ticket.0, leader));
+        let won = lanes.shuffle(won, leader);
+        let spread = lanes.ballot(ticket.is_spread()) != 0;
         // What the leader's acquire saw, its mates see.
-        warp::sync(active);
+        lanes.sync();
         Draw {
+            active: lanes.mask(),
             group,
             rank,
             ticket,
@@ -197,8 +196,9 @@ impl Heap {
         clippy::manual_ilog2,
         reason = "ilog2 would bring a panic into every malloc"
     )]
-    fn claim_spread(&self, active: u32, draw: &Draw) -> Option<u32> {
+    fn claim_spread(&self, draw: &Draw) -> Option<u32> {
         let Draw {
+            active,
             group,
             rank,
             ticket,

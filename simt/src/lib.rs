@@ -42,6 +42,7 @@ mod wrapped;
 
 pub mod atomic;
 pub mod kernel;
+pub mod lanes;
 pub mod thread;
 pub mod time;
 pub mod warp;
