@@ -44,7 +44,7 @@ macro_rules! cold {
 }
 
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket, attempt: u32) -> Ticket);
-cold!(malloc_pages: malloc_pages(wish: Wish, bytes: u64) -> *mut u8);
+cold!(malloc_again: malloc_again(wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8);
 cold!(give_back: give_back_units(ticket: Ticket, count: u32));
 cold!(malloc_run: malloc_run(bytes: u64, alignment: u64) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, before: u32, after: u32));

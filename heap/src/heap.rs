@@ -50,7 +50,7 @@ pub struct Heap {
 }
 
 /// The head of the metadata: the heap itself, and what only the slow paths and the host need.
-#[repr(C, align(128))]
+#[repr(C, align(256))]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub struct Core {
     heap: Heap,

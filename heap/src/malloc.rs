@@ -17,9 +17,10 @@ use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{COUNT_BYTES, Core, Heap};
 use crate::layout;
+use crate::refill::PATIENCE;
 use crate::ticket::Ticket;
 use core::ptr;
-use simt::atomic::Ordering;
+use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{time, warp, with_active_lanes};
 
@@ -99,32 +100,32 @@ impl Heap {
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        let mut attempt = 0;
-        loop {
-            let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
-            let ticket = draw.ticket;
-            let slot = if draw.spread {
-                self.claim_spread(&draw)
-            } else {
-                draw.slot()
-            };
-            if let Some(slot) = slot {
-                if self.flags & COUNT_BYTES != 0 {
-                    self.core().counters(ticket.class()).count_served(bytes);
-                }
-                return self.slot_address(ticket, slot) as *mut u8;
-            }
-            if ticket == Ticket::EXHAUSTED {
-                return cold::malloc_pages(self, wish, bytes);
-            }
-            if ticket.left() > 0 {
-                attempt = 0;
-            } else {
-                // Another refills the stripe, or memory is moving.
-                attempt += 1;
-                time::nanosleep(NAP);
-            }
+        let (block, ticket) = self.attempt_slot(wish, bytes, 0);
+        if block.is_null() {
+            // A loop here would keep in registers what only a second attempt needs.
+            return cold::malloc_again(self, wish, bytes, ticket);
         }
+        block
+    }
+
+    /// One attempt to allocate a slot, as attempt `attempt`: the block or NULL, and what the lane's
+    /// group drew.
+    #[inline(always)]
+    fn attempt_slot(&self, wish: Wish, bytes: u64, attempt: u32) -> (*mut u8, Ticket) {
+        let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
+        let ticket = draw.ticket;
+        let slot = if draw.spread {
+            self.claim_spread(&draw)
+        } else {
+            draw.slot()
+        };
+        let Some(slot) = slot else {
+            return (ptr::null_mut(), ticket);
+        };
+        if self.flags & COUNT_BYTES != 0 {
+            self.core().counters(ticket.class()).count_served(bytes);
+        }
+        (self.slot_address(ticket, slot) as *mut u8, ticket)
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -276,15 +277,49 @@ impl Heap {
 }
 
 impl Core {
-    /// The last way for a request whose slots are larger than a page: no slab can be made, because
-    /// its pages must be aligned, but a run of pages may do. NULL for others, and if there is none.
+    /// Allocates a slot for a lane that got none in its first attempt, whose group drew `ticket`.
+    ///
+    /// Where slots are larger than a page, no slab may fit the free pages, because its pages must be
+    /// aligned, though a run of them would do. NULL is right then if neither a slot nor a run is
+    /// found and nothing moved from before the one search to after the other.
     #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_pages(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        if self.has_small_slots(wish.class()) {
-            return ptr::null_mut();
+    pub(crate) fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
+        let (mut ticket, mut attempt) = (drawn, 0);
+        let mut no_run = None;
+        loop {
+            if ticket == Ticket::EXHAUSTED {
+                if self.has_small_slots(wish.class()) {
+                    return ptr::null_mut();
+                }
+                // Acquire: whose change was seen in a search, its epoch is seen too.
+                fence(Ordering::Acquire);
+                let epoch = self.epochs(wish.class());
+                match no_run {
+                    Some((before, failure)) if before == epoch => {
+                        self.counters(wish.class()).count_failures(failure, 1);
+                        return ptr::null_mut();
+                    }
+                    _ => {}
+                }
+                match self.take_run_for(bytes, 1) {
+                    Ok(block) => return block,
+                    Err(failure) => no_run = Some((epoch, failure)),
+                }
+                attempt = PATIENCE;
+            } else if ticket.left() > 0 {
+                attempt = 0;
+            } else {
+                // Another refills the stripe, or memory is moving.
+                attempt += 1;
+                time::nanosleep(NAP);
+            }
+            let block;
+            (block, ticket) = self.attempt_slot(wish, bytes, attempt);
+            if !block.is_null() {
+                return block;
+            }
         }
-        self.malloc_run(bytes, 1)
     }
 
     /// Whether slots of a class fit a page.

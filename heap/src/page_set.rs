@@ -155,7 +155,7 @@ impl PageSet {
     }
 
     /// Clears the summary bit over word `index` if the word is empty. Not where members are taken:
-    /// by now nobody waits for the caller.
+    /// by now others can draw from what was taken.
     pub fn tidy(&self, index: u32) {
         // Relaxed: a hint.
         if self.word(index).load(Ordering::Relaxed) == 0 {

@@ -26,24 +26,28 @@ impl Core {
             counters.count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
         }
-        #[allow(clippy::cast_possible_truncation, reason = "at most the page count")]
-        let length = bytes.div_ceil(1 << self.page_shift) as u32;
-        match self.find_run(length, alignment) {
-            Ok(first) => {
-                // Relaxed: whoever frees the block got it from this thread.
-                self.entry(first)
-                    .store(Entry::run(length).0, Ordering::Relaxed);
-                self.settle_pages(first, length);
-                if self.flags & COUNT_BYTES != 0 {
-                    counters.count_served(bytes);
-                }
-                self.page_address(first) as *mut u8
-            }
+        match self.take_run_for(bytes, alignment) {
+            Ok(block) => block,
             Err(failure) => {
                 counters.count_failures(failure, 1);
                 ptr::null_mut()
             }
         }
+    }
+
+    /// Takes a run of pages for `bytes`, at most the capacity, or says why there is none.
+    pub(crate) fn take_run_for(&self, bytes: u64, alignment: u64) -> Result<*mut u8, Failure> {
+        #[allow(clippy::cast_possible_truncation, reason = "at most the page count")]
+        let length = bytes.div_ceil(1 << self.page_shift) as u32;
+        let first = self.find_run(length, alignment)?;
+        // Relaxed: whoever frees the block got it from this thread.
+        self.entry(first)
+            .store(Entry::run(length).0, Ordering::Relaxed);
+        self.settle_pages(first, length);
+        if self.flags & COUNT_BYTES != 0 {
+            self.run_counters().count_served(bytes);
+        }
+        Ok(self.page_address(first) as *mut u8)
     }
 
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
@@ -55,6 +59,8 @@ impl Core {
             }
             if found == Found::NOTHING {
                 if self.reclaim_idle() {
+                    // Perhaps by another.
+                    time::nanosleep(NAP);
                     continue;
                 }
                 // Acquire: whose change was seen in the search, its epoch is seen too.

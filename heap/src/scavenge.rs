@@ -71,7 +71,7 @@ impl Core {
         } else {
             Failure::Exhausted
         };
-        // The others are not lost yet, see `malloc_pages`.
+        // The others are not lost yet, see `malloc_again`.
         if self.has_small_slots(class) {
             self.counters(class).count_failures(failure, count);
         }
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// A number that changes whenever memory that can serve `class` became findable.
-    fn epochs(&self, class: u32) -> u32 {
+    pub(crate) fn epochs(&self, class: u32) -> u32 {
         (class..self.layout().class_count)
             .map(|class| self.listed(class).epoch())
             .fold(self.free_pages().epoch(), u32::wrapping_add)
@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// Takes slabs without a block in them away from their stripes, so that their pages are free
-    /// for all; true if there was one.
+    /// for all. True if there was one, or one that another is about to take away.
     #[inline(never)]
     pub(crate) fn reclaim_idle(&self) -> bool {
         let globals = self.globals();
@@ -183,7 +183,12 @@ impl Core {
             for index in 0..=self.stripe_mask(class) {
                 let stripe = self.stripe(class, index);
                 let seen = stripe.look();
-                if !seen.has_slab() || seen.left() < 0 {
+                if !seen.has_slab() {
+                    continue;
+                }
+                if seen.left() < 0 {
+                    // Its crosser is about to let go of it, or to offer it again.
+                    found |= self.looks_unused(seen.page());
                     continue;
                 }
                 let left = seen.left().cast_unsigned();

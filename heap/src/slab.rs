@@ -116,6 +116,12 @@ impl Core {
         self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8 * eighths
     }
 
+    /// Whether a slab that a stripe's crosser lets go of has nothing in use.
+    pub(crate) fn looks_unused(&self, page: u32) -> bool {
+        // Relaxed: a hint. Also without the flag: the crosser announces the pages only afterwards.
+        self.usage(page).load(Ordering::Relaxed) & !INSTALLED == 0
+    }
+
     /// Whether an installed slab has nothing in use but the `left` units of its stripe.
     pub(crate) fn looks_idle(&self, page: u32, left: u32) -> bool {
         self.usage(page).load(Ordering::Relaxed) == INSTALLED + left

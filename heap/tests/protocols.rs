@@ -730,3 +730,78 @@ fn a_larger_slab_reclaimed_in_vain_is_not_missed() {
         finish(&ground, vec![mine, rest]);
     });
 }
+
+#[test]
+fn a_page_is_had_by_a_refill_or_a_run() {
+    explore(3, || {
+        // Nothing is left in the stripe, and one page is free: a slab of it, or a run.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let other = spawn(&ground, |ground| ground.malloc(PAGE));
+        let mine = ground.malloc(SLOT);
+        let page = other.join().expect("no panic");
+        assert!(mine.is_some() != page.is_some(), "one of them");
+        blocks.extend(mine);
+        blocks.extend(page);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_let_go_late_is_not_missed() {
+    explore(2, || {
+        // The old slab's blocks are freed while its crosser takes a page at once.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let rest = blocks.pop().expect("some");
+        let other = spawn(&ground, move |ground| {
+            for block in blocks {
+                ground.spend(block);
+            }
+            let page = ground.malloc(PAGE);
+            if let Some(page) = page {
+                ground.write_pages(page, PAGE);
+            }
+            page
+        });
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        let page = other.join().expect("no panic");
+        finish(&ground, page.into_iter().chain([mine, rest]).collect());
+    });
+}
+
+#[test]
+fn a_page_taken_at_once_serves_a_smaller_class() {
+    explore(3, || {
+        // One page is free and the larger class takes it at once: it has room for the smaller.
+        let ground = Ground::new(1);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, |ground| ground.malloc(SLOT));
+        let mine = ground.obtain(SLOT / 2);
+        let third = ground.obtain(SLOT / 2);
+        let other = other.join().expect("no panic");
+        finish(
+            &ground,
+            other.into_iter().chain([mine, third, rest]).collect(),
+        );
+    });
+}
+
+#[test]
+fn two_take_pages_at_once() {
+    explore(3, || {
+        // Two classes, one page: one of them makes a slab, the smaller gets a slot of either.
+        let ground = Ground::new(2);
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        let other = spawn(&ground, |ground| {
+            let block = ground.obtain(SLOT);
+            ground.spend(block);
+            ground.malloc(2 * PAGE)
+        });
+        if let Some(mine) = ground.malloc(SLOT / 2) {
+            ground.write(mine);
+            ground.free(mine);
+        }
+        let run = other.join().expect("no panic");
+        finish(&ground, run.into_iter().chain([rest]).collect());
+    });
+}

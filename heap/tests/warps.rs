@@ -614,3 +614,181 @@ fn lanes_of_a_warp_use_two_heaps() {
         }
     });
 }
+
+/// A slot of 4 pages is asked for while five pages are free that no slab fits. Another frees a
+/// slot, and only then takes these pages: at any time there was something.
+#[test]
+fn a_slot_freed_before_the_last_run_is_taken_is_found() {
+    explore(|| {
+        let page = 1024;
+        let ground = Ground::new(2 << 20, 1);
+        let (heap, base) = (ground.heap(), ground.heap().base());
+        assert_eq!(u64::from(heap.layout().largest_slot), 4 * page);
+        let take = |pages: u64| ground.malloc(pages * page).expect("pages are free");
+        let place = |block: Block| (block.address - base) / page;
+        let slots: Vec<_> = (0..8).map(|_| take(4)).collect();
+        let (first, hole) = (take(33), take(33));
+        let rest = take(2048 - 98);
+        assert_eq!([first, hole, rest].map(place), [32, 65, 98]);
+        ground.free(hole);
+        let (hole, more) = (take(5), take(28));
+        assert!(
+            ground.malloc(4 * page).is_none(),
+            "the stripe lets go of its slab"
+        );
+        // Five pages, of which no four are aligned.
+        ground.free(hole);
+        let (other, slot) = (ground.clone(), slots[3]);
+        let other = shuttle::thread::spawn(move || {
+            set_sm_id(0);
+            other.free(slot);
+            other.malloc(5 * page)
+        });
+        let mine = ground
+            .malloc(4 * page)
+            .expect("there was a run, and then a slot");
+        let run = other.join().expect("no panic");
+        let kept = slots
+            .into_iter()
+            .filter(|block| block.address != slot.address);
+        for block in kept.chain([first, rest, more, mine]).chain(run) {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
+/// The crosser of a stripe holds a slab in which nothing is used, and is served by another.
+#[test]
+fn an_idle_slab_of_a_crosser_is_not_missed() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let base = ground.heap().base();
+        let slab = |ground: &Ground| -> Vec<_> {
+            (0..8)
+                .map(|_| ground.malloc(128).expect("a slot"))
+                .collect()
+        };
+        let (mut listed, held) = (slab(&ground), slab(&ground));
+        let rest = ground.malloc(14 << 10).expect("14 of 16 pages");
+        ground.free(listed.remove(3));
+        let crosser = ground.clone();
+        let crosser = shuttle::thread::spawn(move || {
+            set_sm_id(0);
+            crosser.malloc(128).expect("a slot is free")
+        });
+        for block in held {
+            ground.free(block);
+        }
+        let page = ground.malloc(1024);
+        let block = crosser.join().expect("no panic");
+        let elsewhere = (block.address - base) / 1024 == (listed[0].address - base) / 1024;
+        assert!(page.is_some() || !elsewhere, "nobody used the second page");
+        for block in listed.into_iter().chain([rest, block]).chain(page) {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
+/// Groups of any number of lanes draw rows that cross words: a page has 64 slots of 16 bytes.
+#[test]
+fn rows_cross_words() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let lanes = 5 + u32::try_from(random(28)).expect("small");
+        on_warps(&ground, 2, lanes, |ground, _, lane| {
+            churn(ground, 4, || if lane % 3 == 0 { 32 } else { 16 });
+        });
+    });
+}
+
+/// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
+#[test]
+fn rows_beside_spread_units() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let pages = 3 + random(4);
+        let mut blocks: Vec<_> = (0..pages * 64)
+            .map(|_| ground.malloc(16).expect("a slot"))
+            .collect();
+        let share = 1 + random(8);
+        let mut freed = Vec::new();
+        blocks.retain(|block| {
+            let keep = random(share) != 0;
+            if !keep {
+                freed.push(*block);
+            }
+            keep
+        });
+        for block in freed {
+            ground.free(block);
+        }
+        let shared = ground.clone();
+        let warps: Vec<_> = (0..2)
+            .map(|_| {
+                let ground = shared.clone();
+                shuttle::thread::spawn(move || {
+                    set_sm_id(0);
+                    run_warp(12, move |lane| match lane % 4 {
+                        0 | 1 => churn(&ground, 4, || 16),
+                        2 => ground
+                            .aligned(64, 64)
+                            .into_iter()
+                            .for_each(|block| ground.free(block)),
+                        _ => churn(&ground, 3, || 64),
+                    });
+                })
+            })
+            .collect();
+        for warp in warps {
+            warp.join().expect("no panic");
+        }
+        for block in blocks {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
+/// Slots larger than a page, from slabs and from runs of the few pages that are left.
+#[test]
+fn large_slots_beside_runs() {
+    explore(|| {
+        let ground = Ground::new(1 << 20, 2);
+        let mut kept = Vec::new();
+        let mut left = 1024 - random(60);
+        while left > 0 {
+            let pages = (1 + random(200)).min(left);
+            let Some(block) = ground.aligned(pages << 10, 2048) else {
+                break;
+            };
+            kept.push(block);
+            left -= pages;
+        }
+        let shared = ground.clone();
+        let warps: Vec<_> = (0..2)
+            .map(|index| {
+                let ground = shared.clone();
+                shuttle::thread::spawn(move || {
+                    set_sm_id(index);
+                    run_warp(6, move |lane| {
+                        churn(&ground, 5, || match (u64::from(lane) + random(2)) % 4 {
+                            0 => 2048,
+                            1 => 1200 + random(800),
+                            2 => (1 + random(20)) << 10,
+                            _ => 600,
+                        });
+                    });
+                })
+            })
+            .collect();
+        for warp in warps {
+            warp.join().expect("no panic");
+        }
+        for block in kept {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
