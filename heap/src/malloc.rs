@@ -209,12 +209,14 @@ impl Heap {
         let density = ticket.density();
         // Units of a word of the bitmap, less one.
         let word_units = 31 >> density;
-        let unit = ticket.left() - group.count_ones().cast_signed() + rank.cast_signed();
-        let drawn = ticket.is_spread() && unit >= 0;
-        let unit = unit.cast_unsigned();
+        let unit = if ticket.is_spread() {
+            ticket.left() - group.count_ones().cast_signed() + rank.cast_signed()
+        } else {
+            -1
+        };
 
         // The lane with the first unit of a word acts for those after it in the same word.
-        let begins = drawn && (rank == 0 || unit & word_units == 0);
+        let begins = unit >= 0 && (rank == 0 || unit.cast_unsigned() & word_units == 0);
         let through = 2_u32.wrapping_shl(lane).wrapping_sub(1);
         let leaders = warp::ballot(active, begins) & group & through;
         let leader = if leaders != 0 {
@@ -223,32 +225,28 @@ impl Heap {
             lane
         };
 
-        let slot = unit.wrapping_shl(density);
+        let slot = unit.cast_unsigned().wrapping_shl(density);
         let mut won = 0;
         if begins {
+            let unit = unit.cast_unsigned();
             let left = ticket.left().cast_unsigned() - unit;
             let units = left.min(word_units + 1 - (unit & word_units));
             won = self.claim_word(ticket, slot, units);
+            if won.count_ones() != units {
+                // As in `claim_row`.
+                cold::give_back(self, ticket, units - won.count_ones());
+            }
         }
         won = warp::shuffle(active, won, leader);
-        let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
-        let bit = nth_bit(won, mates.count_ones());
-        let claimed = drawn && bit != 0;
-        let failed = warp::ballot(active, drawn && !claimed);
         // What the leader's acquire saw, its mates see.
         warp::sync(active);
-        if failed != 0 {
-            if (failed & group).trailing_zeros() == lane {
-                cold::give_back(self, ticket, (failed & group).count_ones());
-            }
-            // As in `claim_row`.
-            warp::sync(active);
+        if unit < 0 {
+            // A row of another group, or nothing.
+            return draw.slot();
         }
-        if claimed {
-            return Some((slot & !31) + bit.trailing_zeros());
-        }
-        // A row of another group.
-        if drawn { None } else { draw.slot() }
+        let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
+        let bit = nth_bit(won, mates.count_ones());
+        (bit != 0).then(|| (slot & !31) + bit.trailing_zeros())
     }
 
     /// Address of a slot of a ticket's slab.
