@@ -24,7 +24,7 @@ const GROWTH: u32 = 1;
 /// because another stripe had fewer takers.
 const PATIENT_REFILLS: u32 = 2;
 /// A stripe's slabs grow until all stripes of its class could get this many.
-const SLABS_OF_CLASS: u32 = 4;
+const SLABS_OF_CLASS: u32 = 2;
 /// Attempts after which a group looks elsewhere than at its stripe, which another refills.
 pub(crate) const PATIENCE: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
