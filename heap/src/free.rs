@@ -84,25 +84,23 @@ impl Heap {
         // What the lanes did to their blocks comes before the leader's release.
         lanes.sync();
         let mut taken = 0;
+        let mut repeated = false;
         if leads {
             // Release: pairs with the acquire of `malloc` that sets the bit again.
             taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
             if taken != 0 {
                 self.release(head, entry, taken.count_ones());
             }
-            let repeated = group.count_ones() - bits.count_ones();
-            if repeated != 0 {
-                // Some lanes freed the same block, or had a pointer into the middle of one.
-                let misuse = if slot.is_some() {
-                    Misuse::NotAllocated
-                } else {
-                    Misuse::Interior
-                };
-                cold::report(self, misuse, address, repeated);
-            }
+            repeated = group.count_ones() != bits.count_ones();
         }
         taken = lanes.shuffle(taken, leader);
-        if taken & bit == 0 && slot.is_some() {
+        // Some lanes freed the same block, or have a pointer into the middle of one. Of those with
+        // the same pointer the first freed it.
+        let repeats = lanes.ballot(repeated) != 0
+            && warp::lowest(lanes.match_any_u64(address)) != warp::lane_id();
+        if slot.is_none() {
+            cold::report(self, Misuse::Interior, address, 1);
+        } else if taken & bit == 0 || repeats {
             cold::report(self, Misuse::NotAllocated, address, 1);
         }
     }

@@ -27,8 +27,8 @@ pub const fn low_bits(count: u32) -> u64 {
     }
 }
 
-/// What a set counts: its members, and raised by [`EPOCH`] whenever memory that the set stands for
-/// became findable. Alone on a cache line.
+/// What a set counts: its members, and above them how often memory that the set stands for became
+/// findable. Alone on a cache line.
 #[repr(C, align(128))]
 pub struct SetState {
     word: DeviceAtomicU64,

@@ -10,6 +10,7 @@ mod host_heap;
 
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_sm_id};
 use scatterheap_simt::warp;
 use shuttle::rand::Rng;
@@ -95,6 +96,15 @@ impl Ground {
             host,
             live: Mutex::new(BTreeMap::new()),
         })
+    }
+
+    /// Refused frees so far.
+    fn misuses(&self) -> u64 {
+        let globals = self.heap().metadata() + self.heap().layout().offsets.globals;
+        // SAFETY: the globals are there, initialised.
+        let globals = unsafe { &*(globals as *const scatterheap_heap::Globals) };
+        let counts = globals.misuses.iter();
+        counts.map(|misuse| misuse.load(Ordering::Relaxed)).sum()
     }
 
     fn heap(&self) -> &Heap {
@@ -522,11 +532,42 @@ fn frees_of_one_block_by_many_lanes_are_one() {
         for bytes in [128, 3000] {
             let block = ground.malloc(bytes).expect("room");
             ground.dismiss(block);
+            let before = ground.misuses();
             on_warps(&ground, 2, 8, move |ground, _, _| {
                 // SAFETY: the heap refuses all but one, and nobody allocates meanwhile.
                 unsafe { ground.heap().free(block.address as *mut u8) };
             });
+            assert_eq!(
+                ground.misuses() - before,
+                15,
+                "of 16 lanes one freed the block"
+            );
         }
+    });
+}
+
+/// A warp frees good blocks, one of them twice, one that is free already, and a pointer into one.
+#[test]
+fn each_misuse_in_a_warp_is_counted_once() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let blocks: Vec<_> = (0..8).map(|_| ground.malloc(64).expect("room")).collect();
+        ground.free(blocks[7]);
+        let mut pointers: Vec<_> = blocks.iter().map(|block| block.address).collect();
+        pointers.extend([blocks[3].address, blocks[7].address, blocks[5].address + 16]);
+        for block in &blocks[..7] {
+            ground.dismiss(*block);
+        }
+        let lanes = u32::try_from(pointers.len()).expect("few");
+        on_warps(&ground, 1, lanes, move |ground, _, lane| {
+            // SAFETY: the heap refuses what is no block, and nobody allocates meanwhile.
+            unsafe { ground.heap().free(pointers[lane as usize] as *mut u8) };
+        });
+        assert_eq!(
+            ground.misuses(),
+            4,
+            "a repetition, two of a free block, one inside a block"
+        );
     });
 }
 
