@@ -15,14 +15,12 @@ use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 
 /// Listed slabs that are looked at before fresh pages are preferred.
-const PROBES: u32 = 4;
+const PROBES: u32 = 8;
 /// Pages are scarce if less than this part of them is free.
-const SCARCE_SHARE: u32 = 8;
-/// A stripe that has used up a slab gets one of up to `2^GROWTH` times its pages.
-const GROWTH: u32 = 1;
-/// The second slab of a stripe is no larger than the first: it may be wanted for a few slots only,
-/// because another stripe had fewer takers.
-const PATIENT_REFILLS: u32 = 2;
+const SCARCE_SHARE: u32 = 4;
+/// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
+/// a small part of what it has used.
+const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
 /// Attempts after which a group looks elsewhere than at its stripe, which another refills.
@@ -161,19 +159,20 @@ impl Core {
                 return ticket;
             }
         }
+        let at_hand = self.take_at_hand(before, hints);
+        if let Some(slab) = at_hand.slab() {
+            let ticket = self.ticket_for(slab);
+            self.install(slab.page(), ticket.left().cast_unsigned());
+            self.let_go(before);
+            stripe.publish(ticket.without(reserved).following(before));
+            self.arrived(at_hand, slab);
+            return ticket;
+        }
         if self.is_scarce(hints.free) {
             let ticket = self.adopt(stripe, before, reserved);
             if ticket.left() > 0 {
                 return ticket;
             }
-        }
-        if let Some(slab) = self.take_at_once(before, hints) {
-            let ticket = draw_all(slab, self.slots(slab), self.slots(slab));
-            self.install(slab.page(), ticket.left().cast_unsigned());
-            self.let_go(before);
-            stripe.publish(ticket.without(reserved).following(before));
-            self.arrived(Search::of_pages(slab), slab);
-            return ticket;
         }
         self.refill_by_search(stripe, before, reserved)
     }
@@ -268,19 +267,24 @@ impl Core {
         self.settle(obtained, slab);
     }
 
-    /// A slab of free pages, if no slab of the class is listed and the first place looked at has
-    /// pages. It takes the few accesses that a search of everything begins with, and the stripe
-    /// keeps its old slab meanwhile.
-    fn take_at_once(&self, before: Ticket, hints: Hints) -> Option<Slab> {
+    /// A slab that is found by the few accesses that a search of everything begins with, while the
+    /// stripe keeps its old one: one of the class's listed slabs with room, or, if none is listed and
+    /// pages are not scarce, free pages.
+    fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
         let class = before.class();
-        let order = self.wished_order(before, hints);
-        if hints.listed != 0 || hints.free < 1 << order {
-            return None;
+        if hints.listed != 0 {
+            return self
+                .take_listed(class, own_stripe(), PROBES)
+                .map_or(Search::UNSETTLED, Search::listed);
         }
-        let page = self.take_block_near(order, scatter(class, order, hints))?;
-        let slab = Slab::new(page, class, order);
-        self.found_slab(slab);
-        Some(slab)
+        let order = self.wished_order(before, hints);
+        if self.is_scarce(hints.free) || hints.free < 1 << order {
+            return Search::UNSETTLED;
+        }
+        match self.take_block_near(order, scatter(class, order, hints)) {
+            Some(page) => self.make_slab(page, class, order),
+            None => Search::UNSETTLED,
+        }
     }
 
     /// Reads what [`recycle`](Self::recycle) decides by: slots free, and the lowest word of the
@@ -358,35 +362,43 @@ impl Core {
     fn take_listed(&self, class: u32, scatter: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
         let room = self.eighths_wanted();
+        let start = listed.nth_word(scatter);
         let mut left = probes;
-        let mut from = listed.nth_word(scatter);
-        while let Some(index) = listed.next_word(from) {
+        let (mut from, mut end) = (start, listed.word_count());
+        loop {
+            let Some(index) = listed.next_word(from).filter(|index| *index < end) else {
+                // Once more from the front, up to where the search began.
+                if start == 0 || end == start {
+                    return None;
+                }
+                (from, end) = (0, start);
+                continue;
+            };
+            // Relaxed: a guess, which `remove` verifies.
             let mut word = listed.word(index).load(Ordering::Relaxed);
-            while word != 0 && left > 0 {
+            while word != 0 {
+                if left == 0 {
+                    return None;
+                }
+                left -= 1;
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 let wanted = probes == u32::MAX || self.looks_roomy(class, page, room);
                 if wanted && listed.remove(page) {
                     return Some(self.owned_slab(page));
                 }
-                left -= 1;
                 word &= word - 1;
-            }
-            if left == 0 {
-                break;
             }
             from = index + 1;
         }
-        None
     }
 
-    /// How many eighths of a listed slab must be free to be preferred to fresh pages: few if pages
-    /// are scarce, most if there are plenty.
+    /// How many eighths of a listed slab must be free to be preferred to fresh pages: most if there
+    /// are plenty, and the fewer pages are left, the fewer. Slabs that nobody refills from drain and
+    /// become pages again.
     fn eighths_wanted(&self) -> u32 {
-        if self.free_pages().count() > self.layout().page_count / 4 {
-            6
-        } else {
-            1
-        }
+        // Relaxed: a hint.
+        let free = self.free_pages().count_hint();
+        (free / (self.layout().page_count / 8).max(1)).clamp(1, 6)
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
@@ -412,8 +424,8 @@ impl Core {
         }
     }
 
-    /// Order that a new slab for a stripe should have: the usual one at first, and [`GROWTH`] more
-    /// for a stripe that has used up several, as long as all stripes of the class can get
+    /// Order that a new slab for a stripe should have: the usual one at first, and more for a stripe
+    /// that has used up [`REFILLS_TO_GROW`], as long as all stripes of the class can get
     /// [`SLABS_OF_CLASS`] of the free pages. So what is wanted much is refilled seldom, and what
     /// is wanted little takes little.
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
@@ -423,9 +435,8 @@ impl Core {
         }
         let slabs = SLABS_OF_CLASS * (self.stripe_mask(before.class()) + 1);
         let affordable = log2(hints.free).saturating_sub(log2(slabs));
-        let first = before.order() <= info.usual_order && before.generation() < PATIENT_REFILLS;
-        let growth = if first { 0 } else { GROWTH };
-        let order = (before.order() + growth).min(affordable);
+        let grows = before.generation() % REFILLS_TO_GROW == REFILLS_TO_GROW - 1;
+        let order = (before.order() + u32::from(grows)).min(affordable);
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)
     }

@@ -1,11 +1,12 @@
 //! How much of a heap can be handed out before the first NULL, with as many stripes as a GPU has.
 
-#![cfg(not(any(loom, shuttle)))]
+#![cfg(all(feature = "inspect", not(any(loom, shuttle))))]
 
 mod host_heap;
 
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use scatterheap_heap::inspect::Snapshot;
 use scatterheap_simt::emulation::{Position, set_position};
 
 /// Multiprocessors of an H200.
@@ -34,17 +35,29 @@ struct Filled {
     range: f64,
 }
 
+fn snapshot(heap: &Heap) -> Snapshot {
+    let bytes = usize::try_from(heap.layout().metadata_bytes).expect("fits");
+    // SAFETY: the metadata begin where the heap is, and nobody changes them meanwhile.
+    let metadata = unsafe { std::slice::from_raw_parts(heap.metadata() as *const u8, bytes) };
+    Snapshot::new(metadata.to_vec()).expect("a heap")
+}
+
+/// Lets the caller stand for a multiprocessor chosen at random.
+fn go_elsewhere(random: &mut Random) {
+    let multiprocessor = random.below(MULTIPROCESSORS.into());
+    set_position(Position {
+        sm_id: u32::try_from(multiprocessor).expect("small"),
+        ..Position::default()
+    });
+}
+
 /// Allocates `sizes` from one multiprocessor after another, until NULL or `most` times.
 fn fill(heap: &Heap, most: u64, mut sizes: impl FnMut(&mut Random) -> u64) -> Filled {
     let mut random = Random(1);
     let (mut asked, mut used) = (0, 0);
     let (mut least, mut end) = (u64::MAX, 0);
     for _ in 0..most {
-        let multiprocessor = random.below(MULTIPROCESSORS.into());
-        set_position(Position {
-            sm_id: u32::try_from(multiprocessor).expect("small"),
-            ..Position::default()
-        });
+        go_elsewhere(&mut random);
         let bytes = sizes(&mut random);
         let block = heap.malloc(bytes);
         if block.is_null() {
@@ -99,4 +112,42 @@ fn blocks_lie_close_together() {
         );
         assert!(filled.range <= 2.0, "{bytes} B: {:.2}", filled.range);
     }
+}
+
+/// A heap that is 70 % full and in which half of the blocks are replaced again and again: what is
+/// freed is used again before fresh pages are, so some stay free for a class that needs more.
+#[test]
+fn an_aged_heap_keeps_pages_free() {
+    let host = HostHeap::new(1 << 30, MULTIPROCESSORS, 0);
+    let heap = host.heap();
+    let mut random = Random(7);
+    let mut blocks = Vec::new();
+    let mut bytes = 0;
+    let allocate = |random: &mut Random, blocks: &mut Vec<_>| {
+        go_elsewhere(random);
+        let bytes = 16 + random.below(8177);
+        let block = heap.malloc(bytes);
+        assert!(!block.is_null(), "{bytes} bytes");
+        blocks.push(block as u64);
+        bytes
+    };
+    while bytes < heap.capacity() / 10 * 7 {
+        bytes += allocate(&mut random, &mut blocks);
+    }
+    for _ in 0..8 {
+        let replaced = blocks.len() / 2;
+        for _ in 0..replaced {
+            let index = random.below(blocks.len() as u64);
+            let block = blocks.swap_remove(usize::try_from(index).expect("small"));
+            // SAFETY: the block is live and nobody else's.
+            unsafe { heap.free(block as *mut u8) };
+        }
+        for _ in 0..replaced {
+            allocate(&mut random, &mut blocks);
+        }
+    }
+    let free = snapshot(heap).occupancy().pages.free;
+    let pages = u64::from(heap.layout().page_count);
+    println!("{free} of {pages} pages are free");
+    assert!(free >= pages / 50, "{free} of {pages} pages are free");
 }
