@@ -9,6 +9,7 @@ mod plugin;
 use libtest_mimic::{Arguments, Trial};
 use outcome::{Outcome, case, cases, cases_of_all_tests, named, plan, workers};
 use plugin::{Workshop, within};
+use scatterheap_bench::Plan;
 use scatterheap_bench::Test::{
     Access, Churn, Frag, Init, Large, Mixed, MixedAged, Oom, Oommix, Scale, Uniform, UniformAged,
     Warp,
@@ -84,6 +85,7 @@ const TESTS: &[Test] = tests![
     a_hang_costs_one_case,
     an_error_costs_one_case,
     a_test_is_given_up,
+    all_blocks_are_freed_before_a_reset,
     shared_blocks_are_corrupt,
     what_is_printed_is_no_message,
     what_cannot_be_loaded_is_refused,
@@ -213,6 +215,22 @@ fn a_test_is_given_up(workshop: &Workshop) {
     assert!(plugin.leaves_nobody());
 }
 
+fn all_blocks_are_freed_before_a_reset(workshop: &Workshop) {
+    let plugin = workshop.build("strict");
+    let plan = plan(cases_of_all_tests());
+    for seed in 1..=3 {
+        let plan = Plan {
+            seed,
+            ..plan.clone()
+        };
+        let outcome = Outcome::of(&plugin.library, &plan, PATIENT);
+        assert_eq!(outcome.error, None);
+        assert_eq!(outcome.failed, []);
+        let aged = outcome.with("aged_null");
+        assert_eq!(aged, named(&[case(MixedAged, 128), case(UniformAged, 128)]));
+    }
+}
+
 fn shared_blocks_are_corrupt(workshop: &Workshop) {
     let plugin = workshop.build("twice");
     let outcome = Outcome::of(&plugin.library, &plan(cases()), PATIENT);
@@ -266,11 +284,13 @@ fn what_cannot_be_loaded_is_refused(workshop: &Workshop) {
     std::fs::write(&text, "not a library\n").expect("the directory is writable");
     let error = refusal(&text);
     assert!(error.contains("text.so cannot be loaded ("), "{error}");
+    // The loader names the file too: its own words, not only that it failed.
+    assert_eq!(error.matches("text.so").count(), 2, "{error}");
 }
 
 fn bad_names_are_refused(workshop: &Workshop) {
     let error = refusal(&workshop.build("bad_name").library);
-    let advice = "calls itself `Bad, Name`: let peer_name give 1 to 32 of the characters";
+    let advice = "calls itself `Bad, Name`: let peer_name give 1 to 16 of the characters";
     assert!(error.contains(advice), "{error}");
     let error = refusal(&workshop.build("taken_name").library);
     let advice = "calls itself `scatterheap`: let peer_name give another name than";

@@ -18,6 +18,11 @@
 #define SHARES(i) 0
 #endif
 
+/* Whether a heap may be reset. */
+#ifndef MAY_RESET
+#define MAY_RESET 1
+#endif
+
 /* Before each block. */
 typedef struct {
     size_t bytes;
@@ -132,7 +137,7 @@ int peer_churn(uint32_t size_min, uint32_t size_max, uint32_t n_threads, uint32_
 
 int peer_reset(void *stream)
 {
-    return initialised && stream == NULL ? 0 : 4;
+    return initialised && stream == NULL && MAY_RESET ? 0 : 4;
 }
 #endif
 
