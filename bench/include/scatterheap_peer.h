@@ -28,9 +28,9 @@
 extern "C" {
 #endif
 
-/* The allocator's name in tables: 1 to 32 of the characters a-z, 0-9 and _. Not `floor`, `scatterheap`,
- * `cuda` or `system`, which have a meaning. The text must stay valid. May be called at any time, before
- * peer_init as well. */
+/* The allocator's name in tables: 1 to 16 of the characters a-z, 0-9 and _. Not `floor`, `scatterheap`,
+ * `cuda`, `system`, `two_pass` or `packed`, which have a meaning. The text must stay valid. May be called
+ * at any time, before peer_init as well. */
 const char *peer_name(void);
 
 /* Makes an empty heap from which heap_bytes bytes can be allocated, and returns when it is usable. The

@@ -43,7 +43,7 @@ impl Library {
         let loaded = unsafe { libloading::Library::new(&file) };
         let loaded = loaded.map_err(|error| Error::NotLoadable {
             library: path.to_owned(),
-            reason: one_line(&error.to_string()),
+            reason: one_line(&innermost(&error)),
         })?;
         let loaded = ManuallyDrop::new(loaded);
         // SAFETY: as the caller promises.
@@ -72,6 +72,13 @@ impl Library {
         }
         .into())
     }
+}
+
+/// What the loader said: the last cause of its error, which the first words lack.
+fn innermost(error: &dyn std::error::Error) -> String {
+    error
+        .source()
+        .map_or_else(|| error.to_string(), |cause| innermost(cause))
 }
 
 /// The file, by an absolute path: the loader would look for a bare name elsewhere.
