@@ -1,15 +1,18 @@
 //! The command `scatterheap`: looks at devices, tries heaps, shows them, replays traces.
 //!
 //! Whatever goes wrong ends in one line on stderr that begins with `error:`, and in an exit code
-//! other than 0: 2 if the arguments were wrong, 1 otherwise.
+//! other than 0: 2 if the arguments were wrong, 130 after an interrupted measurement, 1 otherwise.
 
 mod command;
 
 use clap::Parser;
-use command::CommandLine;
 use command::output::note;
+use command::{CommandLine, Interrupted};
 use std::io::{Error, ErrorKind};
 use std::process::ExitCode;
+
+/// The exit code after SIGINT, as shells give it.
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let command_line = match CommandLine::try_parse() {
@@ -17,6 +20,10 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     match command_line.run() {
+        Err(error) if error.is::<Interrupted>() => {
+            note(&error.to_string());
+            ExitCode::from(INTERRUPTED)
+        }
         Err(error) if !is_broken_pipe(&error) => {
             note(&format!("error: {}", one_line(&error.to_string())));
             ExitCode::FAILURE

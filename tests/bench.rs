@@ -3,8 +3,14 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+#[cfg(unix)]
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::process::{Child, ChildStderr, Stdio};
 use std::process::{Command, Output};
+#[cfg(unix)]
+use std::time::Duration;
 
 /// A heap and samples that are soon done.
 const SMALL: [&str; 6] = ["--device", "cpu", "--heap", "32MiB", "--samples", "3"];
@@ -179,7 +185,7 @@ fn bad_input_ends_in_one_line() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-file");
     std::fs::write(&file, "").expect("the directory is writable");
     let file = file.to_str().expect("UTF-8");
-    let refused: [(&[&str], &str); 10] = [
+    let refused: [(&[&str], &str); 11] = [
         (&["nothing"], "'nothing'"),
         (
             &["--allocator", "other"],
@@ -193,6 +199,7 @@ fn bad_input_ends_in_one_line() {
         (&["--samples", "0"], "--samples"),
         (&["--output", file], "choose another for --output"),
         (&["--peer-timeout", "0"], "--peer-timeout"),
+        (&["--stripes", "0"], "--stripes"),
     ];
     for (arguments, words) in refused {
         let output = bench(&[&["--device", "cpu"], arguments].concat());
@@ -207,6 +214,152 @@ fn bad_input_ends_in_one_line() {
             "{arguments:?}: {errors}"
         );
         assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    }
+}
+
+/// Starts a run that takes long, and waits until it measures.
+#[cfg(unix)]
+fn long_run(arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    // With this seed `oommix`, which is one short case, is the first of many.
+    let long = [
+        "oommix",
+        "init",
+        "frag",
+        "large",
+        "uniform",
+        "scale",
+        "--quick",
+        "--seed",
+        "2",
+        "--allocator",
+        "scatterheap",
+        "--device",
+        "cpu",
+        "--heap",
+        "32MiB",
+        "--samples",
+        "100000",
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+    command.arg("bench").args(long).args(arguments);
+    command.env("NO_COLOR", "1");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains(": done (") {
+        line.clear();
+        let read = errors.read_line(&mut line).expect("it is UTF-8");
+        assert!(read > 0, "it ended before a test was done");
+    }
+    (child, errors)
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let status = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(status.expect("kill starts").success());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_shows_and_writes_what_was_measured() {
+    let output = directory("bench-interrupted");
+    let path = output.to_str().expect("UTF-8");
+    let (child, mut errors) = long_run(&["--output", path]);
+    interrupt(&child);
+    let ended = child.wait_with_output().expect("it ends");
+    let mut notes = String::new();
+    errors.read_to_string(&mut notes).expect("it is UTF-8");
+    assert_eq!(ended.status.code(), Some(130), "{notes}");
+    assert!(notes.contains("interrupted: "), "{notes}");
+    assert!(notes.trim_end().ends_with(" cases"), "{notes}");
+    assert!(!notes.contains("error"), "{notes}");
+    let printed = text(&ended.stdout);
+    assert!(printed.contains("oommix: share of the heap"), "{printed}");
+    assert!(!lines(&output.join("latest.csv")).is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_ends_a_run_at_once() {
+    use std::os::unix::process::ExitStatusExt;
+    let (mut child, _errors) = long_run(&[]);
+    // One of them may come together with another.
+    let status = loop {
+        interrupt(&child);
+        std::thread::sleep(Duration::from_millis(20));
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            break status;
+        }
+    };
+    assert_eq!(status.signal(), Some(2));
+}
+
+#[test]
+fn what_cannot_be_written_is_told_after_the_report() {
+    let output = directory("bench-unwritable");
+    std::fs::create_dir_all(output.join("latest.csv")).expect("the directory is writable");
+    let path = output.to_str().expect("UTF-8");
+    let options = ["frag", "--quick", "--output", path];
+    let ended = bench(&[&options[..], &SMALL].concat());
+    let errors = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(text(&ended.stdout).contains("frag: address range"));
+    let last = errors.lines().last().expect("a line");
+    assert!(last.starts_with("error: cannot write "), "{errors}");
+    assert!(output.join("latest.json").is_file());
+}
+
+#[test]
+fn a_test_without_anything_to_measure_is_noted() {
+    let ended = bench(&[&["resources", "frag", "--quick"], &SMALL[..]].concat());
+    let errors = text(&ended.stderr);
+    assert!(ended.status.success(), "{errors}");
+    let note = "resources: nothing to measure on the CPU\n";
+    assert!(errors.contains(note), "{errors}");
+    let ended = bench(&[&["resources", "--quick"], &SMALL[..]].concat());
+    let errors = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(note), "{errors}");
+    assert!(errors.contains("error: nothing was measured"), "{errors}");
+}
+
+#[test]
+fn stripes_are_chosen_and_told() {
+    let options = [
+        "oom",
+        "--quick",
+        "--stripes",
+        "1",
+        "--allocator",
+        " scatterheap",
+    ];
+    let printed = printed(&[&options[..], &SMALL].concat());
+    for words in [
+        "scatterheap with 1 stripe at most",
+        "share of the heap that the blocks took before NULL",
+        "medians of 3 samples, after 1 warm-up;",
+    ] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!printed.contains("system"), "{printed}");
+    let document = self::printed(&[&options[..], &SMALL, &["--json"]].concat());
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    assert_eq!(document["plan"]["stripes"], 1);
+    let rows = document["rows"].as_array().expect("rows");
+    let value = |row: &Value, metric: &str| -> f64 {
+        let same = |other: &&Value| other["metric"] == metric && other["size"] == row["size"];
+        let found = rows.iter().find(same).expect("it is there");
+        found["value"].as_f64().expect("a number")
+    };
+    assert!(!rows.is_empty());
+    for row in rows {
+        // These sizes are those of slots, or of pages.
+        let (asked, rounded) = (value(row, "utilization"), value(row, "utilization_rounded"));
+        assert!((asked - rounded).abs() < 1e-9, "{row}");
     }
 }
 

@@ -112,6 +112,11 @@ pub trait Allocator {
         asked
     }
 
+    /// Bytes that a block takes which is asked for with `bytes`, where that is known, and once there is a heap.
+    fn rounded(&self, _bytes: u64) -> Option<u64> {
+        None
+    }
+
     /// As kernels call it, if the benchmark's kernels were compiled for it, and once there is a heap.
     fn handle(&self) -> Option<Handle> {
         None

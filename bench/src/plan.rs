@@ -36,6 +36,8 @@ pub struct Plan {
     pub churn_rounds: u32,
     /// Different seeds give different sizes and orders.
     pub seed: u64,
+    /// Stripes of scatterheap's classes at most; none: what it takes by itself.
+    pub stripes: Option<u32>,
 }
 
 /// What a plan is made from.
@@ -47,10 +49,12 @@ pub struct Settings {
     pub heap_bytes: Option<u64>,
     /// Timed launches of each kind; none: what is usual.
     pub samples: Option<u32>,
-    /// Fewer sizes, fewer samples: under a minute in all.
+    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: under a minute in all.
     pub quick: bool,
     /// Different seeds give different sizes and orders.
     pub seed: u64,
+    /// Stripes of scatterheap's classes at most; none: what it takes by itself.
+    pub stripes: Option<u32>,
 }
 
 impl Plan {
@@ -83,6 +87,7 @@ impl Plan {
             aging_operations: scope.choose(10_000_000, 1_000_000, 1_000_000, 50_000),
             churn_rounds: scope.choose(64, 64, 16, 16),
             seed: settings.seed,
+            stripes: settings.stripes,
         })
     }
 

@@ -12,11 +12,13 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use scatterheap_host::Device;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measures what the plan says, and tells it as it is found. The device must have the kernels of scatterheap, and
 /// those of [`module`](crate::module).
 ///
-/// An allocator that fails in a case is told of, and goes on with the next case with a new heap.
+/// An allocator that fails in a case is told of, and goes on with the next case with a new heap. When `stop` is set,
+/// from a signal's handler for example, nothing more is begun.
 ///
 /// # Errors
 ///
@@ -25,17 +27,23 @@ pub fn run(
     plan: &Plan,
     device: &Device,
     allocators: &mut [Box<dyn Allocator>],
+    stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<()> {
+    // Relaxed: nothing else is told by it.
+    let is_stopped = || stop.load(Ordering::Relaxed);
     let mut heaps = Heaps::new(allocators);
     for case in shuffled(plan) {
+        if is_stopped() {
+            break;
+        }
         let ground = Ground { device, plan, case };
         if let Some((name, measure)) = tests::baseline(case.test) {
             let outcome = |figures: &mut Figures<'_>| measure(&ground, figures);
             attempt(device, case, name, on_event, outcome)?;
         }
         for index in 0..heaps.allocators.len() {
-            if !heaps.allocators[index].takes(&case) {
+            if is_stopped() || !heaps.allocators[index].takes(&case) {
                 continue;
             }
             let name = heaps.allocators[index].name().to_owned();

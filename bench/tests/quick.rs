@@ -4,6 +4,7 @@
 use scatterheap_bench::allocators::{Floor, Native, Scatterheap};
 use scatterheap_bench::{Allocator, Event, Plan, Row, Settings, Test, run};
 use scatterheap_host::Device;
+use std::sync::atomic::AtomicBool;
 
 fn settings(tests: &[Test]) -> Settings {
     Settings {
@@ -12,6 +13,7 @@ fn settings(tests: &[Test]) -> Settings {
         samples: Some(3),
         quick: true,
         seed: 1,
+        stripes: None,
     }
 }
 
@@ -25,15 +27,22 @@ fn rows_of(tests: &[Test]) -> (Plan, Vec<Row>) {
         Box::new(Native::new(&device)),
     ];
     let mut rows = Vec::new();
-    run(&plan, &device, &mut allocators, &mut |event| match event {
-        Event::Row(row) => rows.push(row),
-        Event::Begin { .. } => {}
-        Event::Failed {
-            case,
-            allocator,
-            reason,
-        } => panic!("{allocator}, {case}: {reason}"),
-    })
+    let never = AtomicBool::new(false);
+    run(
+        &plan,
+        &device,
+        &mut allocators,
+        &never,
+        &mut |event| match event {
+            Event::Row(row) => rows.push(row),
+            Event::Begin { .. } => {}
+            Event::Failed {
+                case,
+                allocator,
+                reason,
+            } => panic!("{allocator}, {case}: {reason}"),
+        },
+    )
     .expect("the CPU is not lost");
     (plan, rows)
 }
@@ -60,7 +69,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
             "corrupt",
             "range_ratio",
         ],
-        Test::Churn => &["churn_us", "churn_us_p10", "null", "corrupt"],
+        Test::Churn => &["churn_us", "churn_us_p10", "requests", "null", "corrupt"],
         Test::Resources => &[],
         _ if system => &[],
         Test::UniformAged | Test::MixedAged => {
@@ -68,6 +77,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         }
         Test::Oom | Test::Oommix => &[
             "utilization",
+            "utilization_rounded",
             "utilization_at_end",
             "null",
             "corrupt",

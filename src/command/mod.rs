@@ -13,6 +13,8 @@ mod session;
 mod sizes;
 mod stress;
 
+pub use bench::Interrupted;
+
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};

@@ -9,12 +9,16 @@ use std::path::PathBuf;
 
 const HELP: &str = "\
 A table is a CSV file with the columns test,allocator,size,n,metric,value, such as the latest.csv
-that `scatterheap bench --output DIR` writes. Several are joined; where two have the same figure,
-the later one counts. The plots are time-over-size.svg (test `uniform`), time-over-threads.svg
-(test `scale`) and ratios.svg (every test with a floor). One whose figures are missing is left out.
+that `scatterheap bench --output DIR` writes. Several are joined, to show allocators that were
+measured in different runs; where two have the same figure, the later one counts. So to compare two
+runs of the same allocator, give it another name in the column `allocator` of one of them.
+
+The plots are time-over-size.svg (test `uniform`), time-over-threads.svg (test `scale`) and
+ratios.svg (every test with a floor). One whose figures are missing is left out, and one of an
+earlier call is then removed; so are cases in which requests got NULL or blocks were corrupt.
 
 Examples:
-  scatterheap plot benches/results/h200/latest.csv
+  scatterheap plot benches/results/h200/first.csv benches/results/h200/peers.csv --output plots
   scatterheap plot mine.csv theirs.csv --output plots --title 'NVIDIA H200, November 2026'";
 
 #[derive(Debug, clap::Args)]
@@ -44,14 +48,15 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let names = tables.iter().map(|table| table.display().to_string());
     let names = names.collect::<Vec<_>>().join(", ");
     let title = arguments.title.as_ref().unwrap_or(&names);
-    let plots = plot::write_all(&rows, &arguments.output, title)?;
-    if plots.is_empty() {
+    let pictures = plot::draw_all(&rows, title)?;
+    if pictures.is_empty() {
         bail!(
             "nothing can be plotted of {names}: times of the test `uniform` or `scale` are needed, or \
              of another test with its floor, but found were {} figures of other kinds",
             rows.len()
         );
     }
+    let plots = plot::write_all(&pictures, &arguments.output)?;
     if common.json {
         return print_json(&Document {
             command: "plot",

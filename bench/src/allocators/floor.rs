@@ -22,6 +22,21 @@ impl Floor {
         }
     }
 
+    /// Whether a test has a floor.
+    #[must_use]
+    pub fn takes_test(test: Test) -> bool {
+        matches!(
+            test,
+            Test::Uniform
+                | Test::Mixed
+                | Test::UniformAged
+                | Test::MixedAged
+                | Test::Scale
+                | Test::Warp
+                | Test::Large
+        )
+    }
+
     unsafe fn store(&self, request: &Request) -> Result<()> {
         let grid = Grid::of(request.n);
         let arguments = request.for_kernels();
@@ -54,16 +69,7 @@ impl Allocator for Floor {
     }
 
     fn can(&self, test: Test) -> bool {
-        matches!(
-            test,
-            Test::Uniform
-                | Test::Mixed
-                | Test::UniformAged
-                | Test::MixedAged
-                | Test::Scale
-                | Test::Warp
-                | Test::Large
-        )
+        Self::takes_test(test)
     }
 
     fn is_floor(&self) -> bool {

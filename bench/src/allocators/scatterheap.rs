@@ -6,7 +6,7 @@ use crate::case::Test;
 use crate::error::{Error, Result};
 use bench_kernels::blocks::{self, BlocksArguments};
 use bench_kernels::churn::{self, ChurnArguments};
-use heap_core::Heap as DeviceHeap;
+use heap_core::{Heap as DeviceHeap, class};
 use scatterheap_host::{Device, Grid, Heap};
 use simt::kernel::Kernel;
 
@@ -17,6 +17,8 @@ const NAME: &str = "scatterheap";
 #[derive(Debug)]
 pub struct Scatterheap {
     device: Device,
+    /// Stripes of a class at most, if they were chosen.
+    stripes: Option<u32>,
     /// The heap, and as kernels take it.
     heap: Option<(Heap, DeviceHeap)>,
 }
@@ -27,8 +29,16 @@ impl Scatterheap {
     pub fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
+            stripes: None,
             heap: None,
         }
+    }
+
+    /// How many stripes a class of its heaps has at most; none: what it takes by itself.
+    #[must_use]
+    pub fn stripes(mut self, stripes: Option<u32>) -> Self {
+        self.stripes = stripes;
+        self
     }
 
     fn heap(&self) -> Result<&(Heap, DeviceHeap)> {
@@ -64,13 +74,30 @@ impl Allocator for Scatterheap {
         Some(Handle::Heap(*handle))
     }
 
+    fn rounded(&self, bytes: u64) -> Option<u64> {
+        let (_, handle) = self.heap.as_ref()?;
+        let layout = handle.layout();
+        // Larger requests get whole pages.
+        let rounded = match u32::try_from(bytes) {
+            Ok(bytes) if bytes > 0 && bytes <= layout.largest_slot => {
+                class::slot_bytes(class::class_of(bytes)).into()
+            }
+            _ => bytes.next_multiple_of(layout.page_bytes()),
+        };
+        Some(rounded)
+    }
+
     fn resources(&self) -> Result<Option<Resources>> {
         resources::<blocks::AllocateUniform, blocks::Free>(&self.device)
     }
 
     fn create(&mut self, bytes: u64) -> Result<()> {
         self.heap = None;
-        let heap = Heap::builder(&self.device).capacity(bytes).build()?;
+        let mut builder = Heap::builder(&self.device).capacity(bytes);
+        if let Some(stripes) = self.stripes {
+            builder = builder.stripes(stripes);
+        }
+        let heap = builder.build()?;
         let handle = heap.handle()?;
         self.heap = Some((heap, handle));
         Ok(())
@@ -119,5 +146,28 @@ impl Allocator for Scatterheap {
         // SAFETY: as the caller promises.
         unsafe { heap.launch::<churn::Churn>(Grid::of(churn.n), &arguments)? };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_block_takes_is_its_slot_or_whole_pages() {
+        let mut allocator = Scatterheap::new(&Device::cpu()).stripes(Some(1));
+        assert_eq!(allocator.rounded(16), None);
+        allocator.create(16 << 20).expect("there is room");
+        let page = allocator
+            .heap()
+            .expect("there is one")
+            .1
+            .layout()
+            .page_bytes();
+        let sizes = [(1, 16), (16, 16), (17, 32), (257, 288), (4096, 4096)];
+        let large = (10 * page + 1, 11 * page);
+        for (bytes, expected) in sizes.into_iter().chain([large]) {
+            assert_eq!(allocator.rounded(bytes), Some(expected), "{bytes}");
+        }
     }
 }

@@ -60,6 +60,15 @@ impl Library {
         })
     }
 
+    /// Whether a plug-in can do a test: the others need kernels that were compiled for the allocator.
+    #[must_use]
+    pub fn takes_test(test: Test) -> bool {
+        !matches!(
+            test,
+            Test::Workgen | Test::Graph | Test::AllocHeavy | Test::Resources
+        )
+    }
+
     /// Turns what a function gave into a result.
     fn check(&self, function: &'static str, code: i32) -> crate::Result<()> {
         if code == 0 {
@@ -76,9 +85,7 @@ impl Library {
 
 /// What the loader said: the last cause of its error, which the first words lack.
 fn innermost(error: &dyn std::error::Error) -> String {
-    error
-        .source()
-        .map_or_else(|| error.to_string(), |cause| innermost(cause))
+    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 /// The file, by an absolute path: the loader would look for a bare name elsewhere.
@@ -129,11 +136,7 @@ impl Allocator for Library {
     }
 
     fn can(&self, test: Test) -> bool {
-        // These need kernels that were compiled for the allocator.
-        !matches!(
-            test,
-            Test::Workgen | Test::Graph | Test::AllocHeavy | Test::Resources
-        )
+        Self::takes_test(test)
     }
 
     fn create(&mut self, bytes: u64) -> crate::Result<()> {

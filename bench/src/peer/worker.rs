@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, stdin};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
 
 /// Does what the parent orders through standard input, which must be a socket, and tells it there. Ends only with
 /// the parent, or when the parent ends it.
@@ -100,7 +101,9 @@ fn measure(
     plan.cases.retain(|case| library.takes(case));
     let mut allocators: Vec<Box<dyn Allocator>> =
         vec![Box::new(Floor::new(device)), Box::new(library)];
-    run(&plan, device, &mut allocators, &mut |event| {
+    // Whoever wants it to stop ends this process.
+    let never = AtomicBool::new(false);
+    run(&plan, device, &mut allocators, &never, &mut |event| {
         if let Event::Failed { reason, .. } = &event
             && device.synchronize().is_err()
         {

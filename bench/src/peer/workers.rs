@@ -12,6 +12,7 @@ use crate::row::Event;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A plug-in that can be loaded.
@@ -83,7 +84,8 @@ impl Workers {
     ///
     /// A case in which the plug-in crashes or hangs gets a row with the metric `died` or `hang`, and an
     /// [`Event::Failed`]; the other cases are then measured in a new process. After three such cases of a test, the rest
-    /// of that test is skipped.
+    /// of that test is skipped. When `stop` is set, from a signal's handler for example, the worker is ended before it is
+    /// at another case, and what remains is not measured.
     ///
     /// # Errors
     ///
@@ -92,17 +94,19 @@ impl Workers {
         &self,
         peer: &Peer,
         plan: &Plan,
+        stop: &AtomicBool,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         let library = &peer.library;
         let mut campaign = Campaign::new(peer.name.clone(), plan.cases.clone());
-        while !campaign.remaining().is_empty() {
+        // Relaxed: nothing else is told by it.
+        while !campaign.remaining().is_empty() && !stop.load(Ordering::Relaxed) {
             let plan = Plan {
                 cases: campaign.remaining().to_vec(),
                 ..plan.clone()
             };
             let mut process = self.start(library, Some(plan))?;
-            match follow(&mut process, &mut campaign, on_event)? {
+            match follow(&mut process, &mut campaign, stop, on_event)? {
                 None => {
                     process.end()?;
                     campaign.done();
@@ -130,14 +134,18 @@ impl Workers {
     }
 }
 
-/// Hands on what a worker reports until it is done, or until it ended, and then how.
+/// Hands on what a worker reports until it is done or to be stopped, or until it ended, and then how.
 fn follow(
     process: &mut Process,
     campaign: &mut Campaign,
+    stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Ending>, Error> {
     loop {
         match process.next() {
+            Ok(Message::Event(Event::Begin { .. })) if stop.load(Ordering::Relaxed) => {
+                return Ok(None);
+            }
             Ok(Message::Event(event)) => {
                 campaign.see(&event);
                 on_event(event);

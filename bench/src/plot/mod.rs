@@ -1,7 +1,7 @@
 //! Plots of what was measured, as SVG: time over size, time over threads, and bars of ratios to the
 //! floor.
 //!
-//! A plot whose rows are missing is left out. Figures that have no place on a logarithmic axis
+//! A plot whose rows are missing is left out, and so are cases with a [`Flaw`](crate::Flaw). Figures that have no place on a logarithmic axis
 //! (zero, negative, not a number) are passed over. Every plot has a white ground of its own and
 //! says what it shows and where that was measured.
 
@@ -21,8 +21,10 @@ mod style;
 pub use error::{Error, Result};
 pub use read::{merge, read};
 
+use crate::flaw::sound;
 use crate::row::Row;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Draws one plot; nothing if its rows are missing.
@@ -34,21 +36,52 @@ const PLOTS: [(&str, Draw); 3] = [
     ("ratios.svg", ratios::draw),
 ];
 
-/// Writes every plot that there are rows for into a directory, which is made if need be, and gives
-/// the files' paths. `machine` is shown under each title: where and when it was measured.
+/// A plot.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Name of its file.
+    pub name: &'static str,
+    svg: String,
+}
+
+/// Draws every plot that there are rows for. `machine` is shown under each title: where and when it was measured.
 ///
 /// # Errors
 ///
-/// If a file cannot be written.
-pub fn write_all(rows: &[Row], directory: &Path, machine: &str) -> Result<Vec<PathBuf>> {
-    fs::create_dir_all(directory).map_err(|error| Error::write(directory, error))?;
-    let mut written = Vec::new();
+/// If the drawing library refuses.
+pub fn draw_all(rows: &[Row], machine: &str) -> Result<Vec<Picture>> {
+    let rows = sound(rows);
+    let mut pictures = Vec::new();
     for (name, draw) in PLOTS {
-        if let Some(picture) = draw(rows, machine)? {
-            let path = directory.join(name);
-            fs::write(&path, picture).map_err(|error| Error::write(&path, error))?;
-            written.push(path);
+        if let Some(svg) = draw(&rows, machine)? {
+            pictures.push(Picture { name, svg });
         }
+    }
+    Ok(pictures)
+}
+
+/// Writes plots into a directory, which is made if need be, and gives the files' paths. Plots of an earlier run that
+/// would stand beside them are removed.
+///
+/// # Errors
+///
+/// If a file cannot be written or removed.
+pub fn write_all(pictures: &[Picture], directory: &Path) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(directory).map_err(|error| Error::write(directory, error))?;
+    for (name, _) in PLOTS {
+        let path = directory.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::write(&path, error));
+            }
+            _ => {}
+        }
+    }
+    let mut written = Vec::new();
+    for Picture { name, svg } in pictures {
+        let path = directory.join(name);
+        fs::write(&path, svg).map_err(|error| Error::write(&path, error))?;
+        written.push(path);
     }
     Ok(written)
 }

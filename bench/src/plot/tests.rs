@@ -45,7 +45,8 @@ fn write(rows: &[Row]) -> Vec<(String, String)> {
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("scatterheap-plots-{}-{number}", std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let paths = write_all(rows, &directory, "a <machine> & its driver").expect("plots are written");
+    let pictures = draw_all(rows, "a <machine> & its driver").expect("plots are drawn");
+    let paths = write_all(&pictures, &directory).expect("plots are written");
     let pictures = paths.iter().map(|path| {
         let name = path.file_name().expect("a file").to_string_lossy();
         (name.into_owned(), fs::read_to_string(path).expect("a plot"))
@@ -183,6 +184,45 @@ fn figures_without_a_place_are_passed_over() {
     }
     let single = [row("uniform", "scatterheap", 16, 1 << 20, "alloc_us", 12.0)];
     assert_eq!(names(&write(&single)), ["time-over-size.svg"]);
+}
+
+#[test]
+fn cases_with_a_flaw_are_not_drawn() {
+    let mut rows = table();
+    for size in [16, 256, 4096] {
+        for n in [1, 1 << 10, 1 << 17, 1 << 20] {
+            for test in ["uniform", "mixed", "warp", "scale"] {
+                rows.push(row(test, "cuda", size, n, "null", 3.0));
+            }
+        }
+    }
+    let pictures = write(&rows);
+    assert_eq!(pictures.len(), 3);
+    for (name, picture) in pictures {
+        let texts = texts(&picture);
+        assert!(texts.contains(&"my plug in".to_owned()), "{name}");
+        assert!(!texts.contains(&"CUDA".to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn plots_of_an_earlier_run_are_removed() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let write = |rows: &[Row]| {
+        let pictures = draw_all(rows, "").expect("plots are drawn");
+        write_all(&pictures, directory.path()).expect("plots are written")
+    };
+    let other = directory.path().join("mine.svg");
+    fs::write(&other, "").expect("the directory is writable");
+    let earlier = write(&table());
+    assert_eq!(earlier.len(), 3);
+    let mut scale = table();
+    scale.retain(|row| row.test == "scale");
+    let later = write(&scale);
+    for path in &earlier {
+        assert_eq!(path.exists(), later.contains(path), "{}", path.display());
+    }
+    assert!(other.exists());
 }
 
 /// Reads a table with this text.

@@ -22,18 +22,21 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
         seed: narrow(ground.plan.seed & u64::from(u32::MAX)),
         faults: faults.address(),
     };
-    let mut times = Vec::new();
+    let (mut times, mut launches) = (Vec::new(), 0);
     ground.sample(figures, |counts| {
         // SAFETY: there are two counters.
         let time = ground
             .device
             .time_calls(|| unsafe { allocator.churn(&churn) })?;
+        launches += 1;
         if counts {
             times.push(time * MICROSECONDS);
         }
         Ok(())
     })?;
     let found = faults.read::<u32>(0, 2)?;
+    let of_a_launch = u64::from(churn.n) * u64::from(churn.rounds);
+    figures.count("requests", launches * of_a_launch);
     figures.count("null", found[0].into());
     figures.count("corrupt", found[1].into());
     if found[1] > 0 {

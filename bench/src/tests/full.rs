@@ -1,8 +1,10 @@
 //! `oom` and `oommix`: a heap filled by launch after launch. `utilization` is the share that was handed out when the first
 //! launch with a NULL ended, `utilization_at_end` when a launch got nothing but NULL: between the two, small requests
-//! fill what large ones could not.
+//! fill what large ones could not. `utilization_rounded` is `utilization` with the bytes that the blocks take instead of those
+//! that were asked for.
 
 use super::blocks::MICROSECONDS;
+use crate::allocator::Allocator;
 use crate::bench::{Arrays, Bench, Ground};
 use crate::contents::verify;
 use crate::error::Result;
@@ -16,10 +18,20 @@ struct Filled {
     launches: usize,
     /// Seconds in them.
     seconds: f64,
-    /// Bytes asked for with what was not NULL.
-    bytes: u64,
+    /// What was not NULL.
+    received: Received,
     /// The same when the first launch with a NULL ended.
-    bytes_at_first_null: Option<u64>,
+    at_first_null: Option<Received>,
+}
+
+/// Blocks that are not NULL.
+#[derive(Clone, Copy)]
+struct Received {
+    count: u64,
+    /// Bytes asked for with them.
+    bytes: u64,
+    /// Bytes that they take, if the allocator knows.
+    rounded: Option<u64>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a ratio, for people")]
@@ -35,11 +47,12 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let faults = verify(&ground, &arrays, asked)?;
     let figures = &mut bench.figures;
     let share = |bytes| bytes as f64 / heap_bytes as f64;
-    figures.one(
-        "utilization",
-        share(filled.bytes_at_first_null.unwrap_or(filled.bytes)),
-    );
-    figures.one("utilization_at_end", share(filled.bytes));
+    let before_null = filled.at_first_null.unwrap_or(filled.received);
+    figures.one("utilization", share(before_null.bytes));
+    if let Some(rounded) = before_null.rounded {
+        figures.one("utilization_rounded", share(rounded));
+    }
+    figures.one("utilization_at_end", share(filled.received.bytes));
     figures.count("launches", filled.launches as u64);
     figures.one("fill_us", filled.seconds * MICROSECONDS);
     faults.report(figures, asked as u64)?;
@@ -54,8 +67,8 @@ fn fill(bench: &mut Bench<'_>, arrays: &Arrays, most_launches: u64) -> Result<Fi
     let mut filled = Filled {
         launches: 0,
         seconds: 0.0,
-        bytes: 0,
-        bytes_at_first_null: None,
+        received: Received::nothing(*allocator),
+        at_first_null: None,
     };
     while (filled.launches as u64) < most_launches {
         let first = filled.launches * n as usize;
@@ -66,31 +79,63 @@ fn fill(bench: &mut Bench<'_>, arrays: &Arrays, most_launches: u64) -> Result<Fi
             .time_calls(|| unsafe { allocator.allocate(&request) })?;
         filled.launches += 1;
         let blocks = arrays.blocks.read::<u64>(first as u64 * 8, n as usize)?;
-        let (count, bytes) = received(ground, first, &blocks);
-        filled.bytes += bytes;
-        if count < u64::from(n) {
-            filled.bytes_at_first_null.get_or_insert(filled.bytes);
+        let received = received(ground, *allocator, first, &blocks);
+        filled.received = filled.received.and(received);
+        if received.count < u64::from(n) {
+            filled.at_first_null.get_or_insert(filled.received);
         }
-        if count == 0 {
+        if received.count == 0 {
             break;
         }
     }
     Ok(filled)
 }
 
-/// Blocks that are not NULL, and the bytes that were asked for with them.
-fn received(ground: &Ground<'_>, first: usize, blocks: &[u64]) -> (u64, u64) {
+impl Received {
+    /// No blocks of an allocator.
+    fn nothing(allocator: &dyn Allocator) -> Self {
+        Self {
+            count: 0,
+            bytes: 0,
+            rounded: allocator.rounded(1).and(Some(0)),
+        }
+    }
+
+    /// These and those.
+    fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            bytes: self.bytes + other.bytes,
+            rounded: self
+                .rounded
+                .zip(other.rounded)
+                .map(|(some, more)| some + more),
+        }
+    }
+}
+
+/// What a launch got.
+fn received(
+    ground: &Ground<'_>,
+    allocator: &dyn Allocator,
+    first: usize,
+    blocks: &[u64],
+) -> Received {
     let sizes = Sizes {
         least: ground.case.least,
         most: ground.case.most,
         seed: ground.plan.seed,
     };
-    let (mut count, mut bytes) = (0, 0);
+    let mut received = Received::nothing(allocator);
     for (index, _) in blocks.iter().enumerate().filter(|(_, block)| **block != 0) {
-        count += 1;
-        bytes += sizes.of((first + index) as u64, 0);
+        let bytes = sizes.of((first + index) as u64, 0);
+        received = received.and(Received {
+            count: 1,
+            bytes,
+            rounded: allocator.rounded(bytes),
+        });
     }
-    (count, bytes)
+    received
 }
 
 /// Frees everything.

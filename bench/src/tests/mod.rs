@@ -38,6 +38,12 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     }
 }
 
+/// Name in the table of the baseline that a test has, if it has one.
+#[must_use]
+pub fn baseline_name(test: Test) -> Option<&'static str> {
+    baseline(test).map(|(name, _)| name)
+}
+
 /// Measures what stands beside the allocators in a test but is none.
 type MeasureBaseline = fn(&Ground<'_>, &mut Figures<'_>) -> Result<()>;
 

@@ -8,6 +8,7 @@ use crate::row::Event;
 use crate::runner;
 use scatterheap_host::Device;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 /// Bytes of the heap.
 pub(super) const HEAP_BYTES: u64 = 16 << 20;
@@ -49,6 +50,7 @@ fn measure(case: Case, device: &Device, mut allocators: Vec<Box<dyn Allocator>>)
         aging_operations: 0,
         churn_rounds: 1,
         seed: 1,
+        stripes: None,
     };
     let mut found = BTreeMap::<String, Found>::new();
     let mut on_event = |event: Event| match event {
@@ -62,7 +64,8 @@ fn measure(case: Case, device: &Device, mut allocators: Vec<Box<dyn Allocator>>)
             allocator, reason, ..
         } => panic!("{allocator}: {reason}"),
     };
-    runner::run(&plan, device, &mut allocators, &mut on_event).expect("a CPU is not lost");
+    let never = AtomicBool::new(false);
+    runner::run(&plan, device, &mut allocators, &never, &mut on_event).expect("a CPU is not lost");
     found.into_values().collect()
 }
 

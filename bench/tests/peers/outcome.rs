@@ -3,6 +3,7 @@
 use scatterheap_bench::peer::Workers;
 use scatterheap_bench::{Case, Event, Plan, Row, Test};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What comes along: the floor, and the baseline of the test `access`.
@@ -27,7 +28,8 @@ impl Outcome {
         let workers = workers(timeout);
         let result = workers.find(&[library.to_owned()]).and_then(|peers| {
             outcome.name.clone_from(&peers[0].name);
-            workers.measure(&peers[0], plan, &mut |event| outcome.see(event))
+            let never = AtomicBool::new(false);
+            workers.measure(&peers[0], plan, &never, &mut |event| outcome.see(event))
         });
         outcome.error = result.err().map(|error| error.to_string());
         outcome.failed.sort_by_key(|(case, _)| order(case));
@@ -143,5 +145,6 @@ pub fn plan(cases: Vec<Case>) -> Plan {
         aging_operations: 1000,
         churn_rounds: 4,
         seed: 1,
+        stripes: None,
     }
 }

@@ -1,7 +1,8 @@
 //! What `--output` and `--json` give: every figure, as CSV and as JSON, and plots.
 
 use super::machine::Machine;
-use super::measure::{Failure, Measured};
+use super::measure::{Failure, Interrupted, Measured};
+use crate::command::output::note;
 use anyhow::{Result, anyhow};
 use scatterheap_bench::{Plan, Row, plot, write_csv};
 use serde::Serialize;
@@ -16,6 +17,10 @@ pub struct Document<'a> {
     plan: &'a Plan,
     rows: &'a [Row],
     failures: &'a [Failure],
+    /// How far it was when it was interrupted, if it was.
+    interrupted: Option<Interrupted>,
+    /// Why it ended before all was measured, if the device was lost.
+    lost: Option<&'a str>,
 }
 
 impl<'a> Document<'a> {
@@ -26,26 +31,62 @@ impl<'a> Document<'a> {
             plan: &measured.plan,
             rows: &measured.rows,
             failures: &measured.failures,
+            interrupted: measured.interrupted,
+            lost: measured.lost.as_deref(),
         }
     }
 }
 
-/// Makes the directory for what is written, before anything is measured.
+/// Makes the directory for what is written, and tries to write there, before anything is measured.
 pub fn prepare(directory: &Path) -> Result<()> {
+    let path = directory.display();
     fs::create_dir_all(directory).map_err(|error| {
-        let path = directory.display();
         anyhow!("cannot make the directory {path} ({error}): choose another for --output")
+    })?;
+    let probe = directory.join(format!(".scatterheap-{}", std::process::id()));
+    let tried = fs::write(&probe, "it can be written\n").and_then(|()| fs::remove_file(&probe));
+    tried.map_err(|error| {
+        anyhow!("cannot write into the directory {path} ({error}): choose another for --output")
     })
 }
 
-/// Writes latest.csv, latest.json and the plots; gives their paths.
-pub fn write(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
-    let csv = directory.join("latest.csv");
-    write_csv(&measured.rows, &csv)?;
-    let json = directory.join("latest.json");
+/// Writes latest.csv, latest.json and the plots, and notes their paths. What cannot be written does not keep the
+/// rest from being written.
+pub fn write(measured: &Measured, directory: &Path) -> Result<()> {
+    let mut errors = Vec::new();
+    for written in [
+        write_table(measured, directory),
+        write_document(measured, directory),
+        write_plots(measured, directory),
+    ] {
+        match written {
+            Ok(paths) => paths
+                .iter()
+                .for_each(|path| note(&format!("written: {}", path.display()))),
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!("{}", errors.join("; ")))
+}
+
+fn write_table(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
+    let path = directory.join("latest.csv");
+    write_csv(&measured.rows, &path)?;
+    Ok(vec![path])
+}
+
+fn write_document(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
+    let path = directory.join("latest.json");
     let mut text = serde_json::to_string_pretty(&Document::new(measured))?;
     text.push('\n');
-    fs::write(&json, text).map_err(|error| anyhow!("cannot write {}: {error}", json.display()))?;
-    let plots = plot::write_all(&measured.rows, directory, &measured.machine.line())?;
-    Ok([csv, json].into_iter().chain(plots).collect())
+    fs::write(&path, text).map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    Ok(vec![path])
+}
+
+fn write_plots(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
+    let pictures = plot::draw_all(&measured.rows, &measured.machine.line())?;
+    Ok(plot::write_all(&pictures, directory)?)
 }

@@ -2,15 +2,22 @@
 
 use super::Arguments;
 use super::machine::Machine;
+use super::watch::{Watch, workload_of_a_peer, workload_of_ours};
 use crate::command::output::note;
 use crate::command::progress::Progress;
 use crate::command::{Common, WORKER};
 use anyhow::{Context, Result, bail};
-use scatterheap::{Device, Heap, Selector};
+use scatterheap::{Device, Selector};
 use scatterheap_bench::allocators::{Floor, Native, Scatterheap};
 use scatterheap_bench::peer::{Peer, Workers};
 use scatterheap_bench::{Allocator, Case, Event, Plan, Row, Settings, Test, module};
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Name of our allocator in tables.
@@ -27,9 +34,29 @@ pub struct Measured {
     pub failures: Vec<Failure>,
     /// Why it ended before all was measured, if it did.
     pub lost: Option<String>,
+    /// That it was interrupted, if it was.
+    pub interrupted: Option<Interrupted>,
     /// Names in the order of their columns.
     pub allocators: Vec<String>,
 }
+
+/// How far a run was when it was interrupted.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Interrupted {
+    /// Cases that were measured; each counts once for each allocator.
+    pub done: u64,
+    /// Cases that were to be measured.
+    pub cases: u64,
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { done, cases } = self;
+        write!(formatter, "interrupted: {done} of {cases} cases")
+    }
+}
+
+impl Error for Interrupted {}
 
 /// A case that an allocator could not do.
 #[derive(Clone, Debug, Serialize)]
@@ -45,43 +72,92 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
     let workers = workers(&device, arguments)?;
     let peers = workers.find(&arguments.peer)?;
     let chosen = Chosen::new(&device, &peers, &arguments.allocator)?;
+    let peers: Vec<_> = peers.iter().filter(|peer| chosen.has(&peer.name)).collect();
     // A heap that cannot be made is refused here, before anything is measured.
-    drop(Heap::builder(&device).capacity(plan.heap_bytes).build()?);
+    Scatterheap::new(&device)
+        .stripes(plan.stripes)
+        .create(plan.heap_bytes)?;
     module::load(&device)?;
-    let mut allocators = chosen.allocators(&device);
-    let mut collected = Collected::default();
+    let mut allocators = chosen.allocators(&device, plan.stripes);
     let progress = Progress::new(common, "");
-    let mut watch = Watch::new(&progress, total(&plan, &allocators, &chosen, &peers));
-    let run = scatterheap_bench::run(&plan, &device, &mut allocators, &mut |event| {
-        watch.see(&event);
-        collected.take(event);
-    });
+    let of_ours = workload_of_ours(&plan, &allocators);
+    let of_a_peer = workload_of_a_peer(&plan);
+    let parts = peers.iter().map(|_| &of_a_peer).chain([&of_ours]);
+    let mut run = Run {
+        plan: &plan,
+        stop: stop_by_signal()?,
+        watch: Watch::new(&progress, parts),
+        collected: Collected::default(),
+    };
+    run.watch.enter(String::new(), of_ours.clone());
     // What was measured until then is worth reporting.
-    let lost = run.err().map(|error| error.to_string());
+    let lost = run.measure_ours(&device, &mut allocators).err();
     drop(allocators);
-    for peer in peers.iter().filter(|peer| chosen.has(&peer.name)) {
-        measure_peer(&workers, peer, &plan, &mut watch, &mut collected);
+    for peer in peers {
+        run.watch
+            .enter(format!("{}, ", peer.name), of_a_peer.clone());
+        run.measure_peer(&workers, peer);
     }
-    Ok(collected.finish(Machine::new(&device), plan, lost))
+    run.watch.finish_case();
+    let interrupted = run.watch.interrupted().filter(|_| run.is_stopped());
+    let collected = run.collected;
+    Ok(Measured {
+        lost: lost.map(|error| error.to_string()),
+        interrupted,
+        ..collected.finish(Machine::new(&device), plan)
+    })
 }
 
-fn measure_peer(
-    workers: &Workers,
-    peer: &Peer,
-    plan: &Plan,
-    watch: &mut Watch<'_>,
-    collected: &mut Collected,
-) {
-    let mut on_event = |event: Event| {
-        watch.see(&event);
-        // The floor and the baselines were measured in this process.
-        if allocator_of(&event) == peer.name {
+/// A run of a plan.
+struct Run<'a> {
+    plan: &'a Plan,
+    /// Set by SIGINT.
+    stop: Arc<AtomicBool>,
+    watch: Watch<'a>,
+    collected: Collected,
+}
+
+impl Run<'_> {
+    fn measure_ours(
+        &mut self,
+        device: &Device,
+        allocators: &mut [Box<dyn Allocator>],
+    ) -> scatterheap_bench::Result<()> {
+        let (watch, collected) = (&mut self.watch, &mut self.collected);
+        scatterheap_bench::run(self.plan, device, allocators, &self.stop, &mut |event| {
+            watch.see(&event);
             collected.take(event);
-        }
-    };
-    if let Err(error) = workers.measure(peer, plan, &mut on_event) {
-        note(&format!("{}: {error}", peer.name));
+        })
     }
+
+    fn measure_peer(&mut self, workers: &Workers, peer: &Peer) {
+        let (watch, collected) = (&mut self.watch, &mut self.collected);
+        let mut on_event = |event: Event| {
+            watch.see(&event);
+            // The floor and the baselines were measured in this process.
+            if allocator_of(&event) == peer.name {
+                collected.take(event);
+            }
+        };
+        if let Err(error) = workers.measure(peer, self.plan, &self.stop, &mut on_event) {
+            note(&format!("{}: {error}", peer.name));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        // Relaxed: nothing else is told by it.
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Is set by the first SIGINT; the second ends this process, and so its workers.
+fn stop_by_signal() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // In this order, so that the second finds what the first has set.
+    flag::register_conditional_default(SIGINT, Arc::clone(&stop))
+        .and_then(|_| flag::register(SIGINT, Arc::clone(&stop)))
+        .context("cannot wait for SIGINT")?;
+    Ok(stop)
 }
 
 fn plan(common: &Common, arguments: &Arguments, device: &Device) -> Result<Plan> {
@@ -91,6 +167,7 @@ fn plan(common: &Common, arguments: &Arguments, device: &Device) -> Result<Plan>
         samples: arguments.samples,
         quick: arguments.quick,
         seed: common.seed,
+        stripes: arguments.stripes,
     };
     Ok(Plan::new(device, &settings)?)
 }
@@ -121,13 +198,16 @@ impl Chosen {
         let ours = [FLOOR, OURS, Native::name_on(device)].map(str::to_owned);
         let peers = peers.iter().map(|peer| peer.name.clone());
         let known: Vec<String> = ours.into_iter().chain(peers).collect();
-        if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
+        let is_known = |name: &str| known.iter().any(|known| known == name);
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
             let known = known.join(", ");
             bail!(
                 "`{unknown}` is no allocator here: choose from {known}, or give a plug-in by --peer"
             );
         }
-        let wanted = |name: &String| name == FLOOR || names.is_empty() || names.contains(name);
+        let wanted =
+            |name: &String| name == FLOOR || names.is_empty() || names.contains(&name.as_str());
         Ok(Self(known.into_iter().filter(wanted).collect()))
     }
 
@@ -135,10 +215,10 @@ impl Chosen {
         self.0.iter().any(|chosen| chosen == name)
     }
 
-    fn allocators(&self, device: &Device) -> Vec<Box<dyn Allocator>> {
+    fn allocators(&self, device: &Device, stripes: Option<u32>) -> Vec<Box<dyn Allocator>> {
         let all: [Box<dyn Allocator>; 3] = [
             Box::new(Floor::new(device)),
-            Box::new(Scatterheap::new(device)),
+            Box::new(Scatterheap::new(device).stripes(stripes)),
             Box::new(Native::new(device)),
         ];
         all.into_iter()
@@ -147,47 +227,10 @@ impl Chosen {
     }
 }
 
-/// How often an allocator begins with a case, plug-ins with their floors included.
-fn total(plan: &Plan, ours: &[Box<dyn Allocator>], chosen: &Chosen, peers: &[Peer]) -> u64 {
-    let takes = |case: &Case| {
-        ours.iter()
-            .filter(|allocator| allocator.takes(case))
-            .count()
-    };
-    let of_ours: usize = plan.cases.iter().map(takes).sum();
-    let peers = peers.iter().filter(|peer| chosen.has(&peer.name)).count();
-    (of_ours + peers * plan.cases.len() * 2) as u64
-}
-
 fn allocator_of(event: &Event) -> &str {
     match event {
         Event::Begin { allocator, .. } | Event::Failed { allocator, .. } => allocator,
         Event::Row(row) => &row.allocator,
-    }
-}
-
-/// Shows how far it is.
-struct Watch<'a> {
-    progress: &'a Progress,
-    begun: u64,
-    total: u64,
-}
-
-impl<'a> Watch<'a> {
-    fn new(progress: &'a Progress, total: u64) -> Self {
-        Self {
-            progress,
-            begun: 0,
-            total,
-        }
-    }
-
-    fn see(&mut self, event: &Event) {
-        if let Event::Begin { case, allocator } = event {
-            self.progress.say(&format!("{allocator}, {case}"));
-            self.progress.show(self.begun.min(self.total), self.total);
-            self.begun += 1;
-        }
     }
 }
 
@@ -222,7 +265,7 @@ impl Collected {
         }
     }
 
-    fn finish(mut self, machine: Machine, plan: Plan, lost: Option<String>) -> Measured {
+    fn finish(mut self, machine: Machine, plan: Plan) -> Measured {
         // The floor and ours stand first, wherever they began.
         self.allocators.sort_by_key(|name| match name.as_str() {
             FLOOR => 0,
@@ -238,7 +281,8 @@ impl Collected {
             plan,
             rows: self.rows,
             failures: self.failures,
-            lost,
+            lost: None,
+            interrupted: None,
             allocators: self.allocators,
         }
     }

@@ -5,12 +5,14 @@ mod machine;
 mod measure;
 mod report;
 mod table;
+mod watch;
 
 use super::Common;
 use super::output::{note, print, print_json};
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use measure::Measured;
+pub use measure::Interrupted;
+use measure::{Failure, Measured};
 use scatterheap_bench::Test;
 use std::path::PathBuf;
 
@@ -45,8 +47,12 @@ Examples:
                                                        with a plug-in; CSV, JSON and plots
 
 Times are medians in microseconds, by the device's own clock. Whoever is slow gets fewer samples:
-the metric `samples` says how many. The exit code is 1 if scatterheap failed in a case or gave
-blocks that did not hold what was written.";
+the metric `samples` says how many. A figure with `!` is of a case in which requests got NULL, or
+blocks did not hold what was written. Ctrl-C ends the run after the current case, and what was
+measured until then is shown and written; once more ends it at once.
+
+The exit code is 1 if scatterheap failed in a case or gave blocks that did not hold what was
+written, if nothing was measured or a file could not be written, and 130 after Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -60,9 +66,13 @@ pub struct Arguments {
     /// Timed launches of each kind [default: 21; 5 if quick]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     samples: Option<u32>,
-    /// Fewer sizes and samples
+    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: under a minute, but not
+    /// comparable with a full run
     #[arg(long)]
     quick: bool,
+    /// Stripes of scatterheap's size classes at most [default: one for each multiprocessor]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    stripes: Option<u32>,
     /// Shared library of another allocator; may be given several times
     #[arg(long, value_name = "LIBRARY")]
     peer: Vec<PathBuf>,
@@ -84,17 +94,46 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         files::prepare(directory)?;
     }
     let measured = measure::run(common, arguments)?;
-    if let Some(directory) = &arguments.output {
-        for path in files::write(&measured, directory)? {
-            note(&format!("written: {}", path.display()));
+    note_what_is_missing(&measured, arguments);
+    // What was measured is not lost if a file cannot be written.
+    let printed = if common.json {
+        print_json(&files::Document::new(&measured))
+    } else {
+        print(&report::text(&measured))
+    };
+    let written = match &arguments.output {
+        Some(directory) => files::write(&measured, directory),
+        None => Ok(()),
+    };
+    let judged = judge(&measured);
+    if let (Err(error), Err(_)) = (&written, &judged) {
+        note(&format!("error: {error}"));
+    }
+    judged.and(written).and(printed)
+}
+
+/// Says which tests have no row.
+fn note_what_is_missing(measured: &Measured, arguments: &Arguments) {
+    let is_asked = |test: &Test| arguments.tests.is_empty() || arguments.tests.contains(test);
+    let is_known = |test: &Test| {
+        let failed = |failure: &Failure| failure.case.test == *test;
+        let mut rows = measured.rows.iter();
+        rows.any(|row| row.test == test.name()) || measured.failures.iter().any(failed)
+    };
+    if measured.interrupted.is_some() || measured.lost.is_some() {
+        return;
+    }
+    let place = if measured.machine.gpu { "GPU" } else { "CPU" };
+    for test in Test::ALL {
+        if !is_asked(&test) || is_known(&test) {
+            continue;
+        }
+        if measured.plan.cases.iter().any(|case| case.test == test) {
+            note(&format!("{test}: nothing to measure of these allocators"));
+        } else {
+            note(&format!("{test}: nothing to measure on the {place}"));
         }
     }
-    if common.json {
-        print_json(&files::Document::new(&measured))?;
-    } else {
-        print(&report::text(&measured))?;
-    }
-    judge(&measured)
 }
 
 /// Measures a plug-in for the parent process; returns only if there is none.
@@ -112,6 +151,9 @@ fn judge(measured: &Measured) -> Result<()> {
             failure.allocator, failure.case, failure.reason
         ));
     }
+    if let Some(interrupted) = measured.interrupted {
+        return Err(interrupted.into());
+    }
     if let Some(reason) = &measured.lost {
         bail!("the benchmark ended before all was measured: {reason}");
     }
@@ -120,6 +162,9 @@ fn judge(measured: &Measured) -> Result<()> {
         .iter()
         .filter(|failure| failure.allocator == measure::OURS);
     match ours.count() {
+        0 if measured.rows.is_empty() => {
+            bail!("nothing was measured: choose another test, allocator or device")
+        }
         0 => Ok(()),
         count => bail!(
             "scatterheap failed in {count} of {} cases",

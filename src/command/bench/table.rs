@@ -2,11 +2,16 @@
 
 use super::measure::{FLOOR, Measured, OURS};
 use crate::command::output::count;
-use scatterheap_bench::{Case, Row, Test, target};
+use scatterheap_bench::{Case, Flaw, Flaws, Row, Test, target};
+use std::collections::BTreeSet;
+
+/// Stands behind figures that are not to be compared with others.
+pub const MARK: char = '!';
 
 /// The lines of one test with one figure.
 pub struct Table<'a> {
     measured: &'a Measured,
+    flaws: &'a Flaws<'a>,
     metric: &'a str,
     cases: Vec<&'a Case>,
     /// Those that have a figure in one of the cases.
@@ -16,7 +21,12 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Nothing if nobody has such a figure.
-    pub fn new(measured: &'a Measured, test: Test, metric: &'a str) -> Option<Self> {
+    pub fn new(
+        measured: &'a Measured,
+        flaws: &'a Flaws<'a>,
+        test: Test,
+        metric: &'a str,
+    ) -> Option<Self> {
         let is_ours = |row: &&Row| row.test == test.name() && row.metric == metric;
         let rows: Vec<_> = measured.rows.iter().filter(is_ours).collect();
         let has = |name: &str| rows.iter().any(|row| row.allocator == name);
@@ -26,6 +36,7 @@ impl<'a> Table<'a> {
         let cases = of_test.filter(|case| rows.iter().any(|row| is_of(row, case)));
         let table = Self {
             measured,
+            flaws,
             metric,
             cases: cases.collect(),
             allocators,
@@ -34,10 +45,24 @@ impl<'a> Table<'a> {
         (!table.rows.is_empty()).then_some(table)
     }
 
+    fn row(&self, case: &Case, allocator: &str) -> Option<&'a Row> {
+        let mut rows = self.rows.iter().copied();
+        rows.find(|row| row.allocator == allocator && is_of(row, case))
+    }
+
     fn value(&self, case: &Case, allocator: &str) -> Option<f64> {
-        let mut rows = self.rows.iter();
-        let found = rows.find(|row| row.allocator == allocator && is_of(row, case));
-        found.map(|row| row.value)
+        self.row(case, allocator).map(|row| row.value)
+    }
+
+    fn is_flawed(&self, case: &Case, allocator: &str) -> bool {
+        let row = self.row(case, allocator);
+        row.is_some_and(|row| self.flaws.of_case(row).is_some())
+    }
+
+    /// What is wrong with marked figures.
+    pub fn flaws(&self) -> BTreeSet<Flaw> {
+        let flaws = self.rows.iter().filter_map(|row| self.flaws.of_case(row));
+        flaws.collect()
     }
 
     fn has_floor(&self) -> bool {
@@ -76,10 +101,17 @@ impl<'a> Table<'a> {
         let mut line = vec![bytes(case), threads(case)];
         for allocator in &self.allocators {
             let value = self.value(case, allocator);
-            line.push(value.map_or_else(nothing, number));
+            let mark = |text| {
+                if self.is_flawed(case, allocator) {
+                    format!("{text} {MARK}")
+                } else {
+                    text
+                }
+            };
+            line.push(value.map_or_else(nothing, |value| mark(number(value))));
             if self.has_floor() && *allocator != FLOOR {
                 let ratio = value.zip(floor).filter(|(_, floor)| *floor > 0.0);
-                line.push(ratio.map_or_else(nothing, |(value, floor)| number(value / floor)));
+                line.push(ratio.map_or_else(nothing, |(value, floor)| mark(number(value / floor))));
             }
         }
         if self.has_targets() {
@@ -94,10 +126,11 @@ impl<'a> Table<'a> {
         line
     }
 
-    /// Whether we reach the target of a case, if it has one.
+    /// Whether we reach the target of a case, if it has one. A marked figure does not.
     fn is_met(&self, case: &Case) -> Option<bool> {
         let target = target(case, self.metric)?;
-        target.is_met(self.value(case, OURS)?, self.value(case, FLOOR))
+        let met = target.is_met(self.value(case, OURS)?, self.value(case, FLOOR))?;
+        Some(met && !self.is_flawed(case, OURS))
     }
 
     /// Targets reached, and targets that there are.
@@ -135,15 +168,20 @@ fn threads(case: &Case) -> String {
     }
 }
 
-/// Three digits, or all of a large number.
+/// A number without what is behind its point.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "figures are not negative, and the part behind the point is not shown"
 )]
+pub fn whole(value: f64) -> String {
+    count(value.round() as u64)
+}
+
+/// Three digits, or all of a large number.
 pub fn number(value: f64) -> String {
     match value {
-        100.0.. => count(value.round() as u64),
+        100.0.. => whole(value),
         10.0.. => format!("{value:.1}"),
         1.0.. => format!("{value:.2}"),
         0.0 => "0".to_owned(),
