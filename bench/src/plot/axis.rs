@@ -38,11 +38,15 @@ pub(super) fn can_show(value: f64) -> bool {
 }
 
 /// Every power of `base` from `least` to `most`, or every second, third and so on, so that they are
-/// not too many. Where they are too few, multiples of powers of ten stand between them.
+/// not too many. Where they are too few, multiples of powers of ten stand between them; where there
+/// is none, there is one in the middle.
 fn ticks(least: f64, most: f64, base: f64, most_ticks: usize) -> Vec<f64> {
     const FEW: usize = 3;
     const BETWEEN: [&[f64]; 2] = [&[1.0, 2.0, 5.0], &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]];
-    let powers = powers(least, most, base, most_ticks);
+    let mut powers = powers(least, most, base, most_ticks);
+    if powers.is_empty() {
+        powers.push((least * most).sqrt());
+    }
     if powers.len() >= FEW || base < 10.0 {
         return powers;
     }
@@ -134,9 +138,15 @@ pub(super) fn ratio_text(ratio: f64) -> String {
     }
 }
 
-/// Three digits at most after the first, without zeros at the end.
+/// Two digits at most behind the point, more where there would be nothing but zeros, without zeros at the end.
 fn short(value: f64) -> String {
-    let digits = if value >= 100.0 { 0 } else { 2 };
+    // As many as it takes to show two of a small number.
+    let small = (2..=12).find(|digits| value * 10_f64.powi(*digits) >= 10.0);
+    let digits = match value {
+        100.0.. => 0,
+        0.1.. => 2,
+        _ => small.map_or(2, i32::unsigned_abs) as usize,
+    };
     let text = format!("{value:.digits$}");
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -159,6 +169,10 @@ mod tests {
         assert_eq!(threads_text(32.0), "32");
         assert_eq!(threads_text(1_048_576.0), "2²⁰");
         assert_eq!(threads_text(3000.0), "3000");
+        assert_eq!(time_text(0.004), "0.004 µs");
+        assert_eq!(ratio_text(0.05), "0.05×");
+        assert_eq!(ratio_text(0.001), "0.001×");
+        assert_eq!(ratio_text(0.000_25), "0.00025×");
         assert_eq!(ratio_text(1.5), "1.5×");
         assert_eq!(ratio_text(100_000.0), "100 000×");
     }
@@ -189,5 +203,12 @@ mod tests {
     fn one_value_makes_an_axis_with_room() {
         let axis = Axis::over([5.0].into_iter(), 10.0, 4).expect("a value");
         assert!(axis.least < 5.0 && 5.0 < axis.most);
+        for value in [24.0, 3000.0, 65536.0, 0.37] {
+            for base in [2.0, 10.0] {
+                let axis = Axis::over([value].into_iter(), base, 4).expect("a value");
+                let on_axis = |tick: &f64| (axis.least..=axis.most).contains(tick);
+                assert!(axis.ticks.iter().any(on_axis), "{value}: {axis:?}");
+            }
+        }
     }
 }

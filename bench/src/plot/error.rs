@@ -17,6 +17,14 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A file is no table at all.
+    #[error("cannot read {path}: {message}", path = path.display())]
+    NoTable {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, and what to do.
+        message: String,
+    },
     /// A line of a table is not what it should be.
     #[error("{path}, line {line}: {message}", path = path.display())]
     Line {

@@ -44,7 +44,8 @@ impl Figure<'_> {
     /// The picture as SVG.
     pub fn draw(&self, colours: &Colours) -> Result<String> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = PANEL.0 * count(columns.max(1));
+        // Titles are as long as two panels.
+        let width = PANEL.0 * count(columns.max(2));
         let height = HEAD_HEIGHT + PANEL.1 * count(self.rows.len());
         let mut svg = String::new();
         {

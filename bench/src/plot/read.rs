@@ -2,7 +2,7 @@
 
 use super::{Error, Result};
 use crate::row::Row;
-use csv::Reader;
+use csv::{Position, Reader, StringRecord};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -14,17 +14,29 @@ const COLUMNS: [&str; 6] = ["test", "allocator", "size", "n", "metric", "value"]
 /// # Errors
 ///
 /// If there is no such file, its first line does not name the columns, or a line is not a row; the
-/// line is named.
+/// line and the value are named.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let file = File::open(path).map_err(|source| Error::Read {
         path: path.to_owned(),
         source,
     })?;
+    let refuse = |message: &str| Error::NoTable {
+        path: path.to_owned(),
+        message: message.to_owned(),
+    };
+    if path.is_dir() {
+        return Err(refuse("it is a directory: give a CSV file in it"));
+    }
     let mut reader = Reader::from_reader(file);
     let head = reader
         .headers()
         .map_err(|error| explain(path, &error))?
         .clone();
+    if head.is_empty() {
+        return Err(refuse(
+            "it is empty: give what `scatterheap bench --output` wrote",
+        ));
+    }
     if head != COLUMNS[..] {
         return Err(Error::Line {
             path: path.to_owned(),
@@ -36,9 +48,37 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
             ),
         });
     }
-    let rows = reader.deserialize();
-    rows.map(|row| row.map_err(|error| explain(path, &error)))
-        .collect()
+    let records = reader.records();
+    let records = records.map(|record| record.map_err(|error| explain(path, &error)));
+    records.map(|record| row_of(path, &record?)).collect()
+}
+
+/// A line as a row: sizes and threads are whole numbers, values finite and not negative.
+fn row_of(path: &Path, record: &StringRecord) -> Result<Row> {
+    let refuse = |column: usize, what: &str| {
+        Err(Error::Line {
+            path: path.to_owned(),
+            line: record.position().map_or(1, Position::line),
+            message: format!(
+                "column `{}`: `{}` is {what}",
+                COLUMNS[column], &record[column]
+            ),
+        })
+    };
+    for column in [2, 3] {
+        if record[column].parse::<u64>().is_err() {
+            return refuse(column, "no whole number");
+        }
+    }
+    match record[5].parse::<f64>() {
+        Err(_) => return refuse(5, "no number"),
+        Ok(value) if !value.is_finite() => return refuse(5, "not finite"),
+        Ok(value) if value < 0.0 => return refuse(5, "negative"),
+        Ok(_) => {}
+    }
+    record
+        .deserialize(None)
+        .map_err(|error| explain(path, &error))
 }
 
 fn explain(path: &Path, error: &csv::Error) -> Error {
@@ -48,17 +88,11 @@ fn explain(path: &Path, error: &csv::Error) -> Error {
         csv::ErrorKind::UnequalLengths {
             expected_len, len, ..
         } => format!("found {len} fields, expected {expected_len}"),
-        csv::ErrorKind::Deserialize { err, .. } => {
-            let field = err.field().and_then(|field| usize::try_from(field).ok());
-            let column = field.and_then(|field| COLUMNS.get(field));
-            let column = column.map_or(String::new(), |column| format!("column `{column}`: "));
-            format!("{column}{}", err.kind())
-        }
         _ => error.to_string(),
     };
     Error::Line {
         path: path.to_owned(),
-        line: error.position().map_or(1, csv::Position::line),
+        line: error.position().map_or(1, Position::line),
         message,
     }
 }

@@ -245,7 +245,7 @@ fn a_bad_table_is_refused_by_its_line() {
     let rows = read_text(&format!("{HEAD}{good}")).expect("a table");
     assert_eq!(rows, [row("uniform", "floor", 16, 1, "alloc_us", 1.5)]);
     let bad = [
-        ("", "line 1: found the columns ``"),
+        ("", "it is empty: give what"),
         ("a,b\n1,2\n", "line 1: found the columns `a,b`"),
         (
             &format!("{HEAD}{good}uniform,floor,16\n"),
@@ -253,11 +253,23 @@ fn a_bad_table_is_refused_by_its_line() {
         ),
         (
             &format!("{HEAD}{good}uniform,floor,16,x,alloc_us,1\n"),
-            "line 3: column `n`: ",
+            "line 3: column `n`: `x` is no whole number",
         ),
         (
             &format!("{HEAD}uniform,floor,16,1,alloc_us,fast\n"),
-            "line 2: column `value`: ",
+            "line 2: column `value`: `fast` is no number",
+        ),
+        (
+            &format!("{HEAD}{good}{good}uniform,floor,16,1,alloc_us,inf\n"),
+            "line 4: column `value`: `inf` is not finite",
+        ),
+        (
+            &format!("{HEAD}uniform,floor,16,1,alloc_us,NaN\n"),
+            "line 2: column `value`: `NaN` is not finite",
+        ),
+        (
+            &format!("{HEAD}uniform,floor,16,1,alloc_us,-1.5\n"),
+            "line 2: column `value`: `-1.5` is negative",
         ),
     ];
     for (text, expected) in bad {
@@ -265,6 +277,9 @@ fn a_bad_table_is_refused_by_its_line() {
         assert!(message.contains(expected), "{message}");
         assert_eq!(message.lines().count(), 1, "{message}");
     }
+    let directory = read(&std::env::temp_dir()).expect_err("a directory");
+    let message = directory.to_string();
+    assert!(message.contains("it is a directory"), "{message}");
     let missing = read(Path::new("/no/such/table.csv")).expect_err("no file");
     assert!(
         missing
