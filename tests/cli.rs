@@ -500,6 +500,19 @@ fn plots_are_drawn_of_tables() {
 }
 
 #[test]
+fn plots_have_no_options_of_a_device() {
+    let help = printed(&["plot", "--help"]);
+    for option in ["--device", "--heap", "--seed"] {
+        assert!(!help.contains(option), "{option}: {help}");
+    }
+    assert!(help.contains("--json"), "{help}");
+    let example = "benches/results/h200/first.csv";
+    assert!(help.contains(example), "{help}");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert!(root.join(example).is_file());
+}
+
+#[test]
 fn tables_that_are_none_are_refused() {
     let bad = table(
         "bad",

@@ -9,16 +9,17 @@ mod plugin;
 use libtest_mimic::{Arguments, Trial};
 use outcome::{Outcome, case, cases, cases_of_all_tests, named, plan, workers};
 use plugin::{Workshop, within};
-use scatterheap_bench::Plan;
 use scatterheap_bench::Test::{
     Access, Churn, Frag, Init, Large, Mixed, MixedAged, Oom, Oommix, Scale, Uniform, UniformAged,
     Warp,
 };
 use scatterheap_bench::peer::worker;
+use scatterheap_bench::{Event, Plan};
 use scatterheap_host::Device;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Argument by which this executable is a worker.
@@ -86,6 +87,7 @@ const TESTS: &[Test] = tests![
     an_error_costs_one_case,
     a_test_is_given_up,
     all_blocks_are_freed_before_a_reset,
+    a_stop_ends_it_after_the_current_case,
     shared_blocks_are_corrupt,
     what_is_printed_is_no_message,
     what_cannot_be_loaded_is_refused,
@@ -229,6 +231,26 @@ fn all_blocks_are_freed_before_a_reset(workshop: &Workshop) {
         let aged = outcome.with("aged_null");
         assert_eq!(aged, named(&[case(MixedAged, 128), case(UniformAged, 128)]));
     }
+}
+
+fn a_stop_ends_it_after_the_current_case(workshop: &Workshop) {
+    let plugin = workshop.build_as("good", "stopped");
+    let workers = workers(PATIENT);
+    let peers = workers.find(std::slice::from_ref(&plugin.library));
+    let peer = peers.expect("it is good").remove(0);
+    let stop = AtomicBool::new(false);
+    let (mut begun, mut timed) = (0, 0);
+    let measured = workers.measure(&peer, &plan(cases()), &stop, &mut |event| match event {
+        Event::Begin { allocator, .. } if allocator == peer.name => {
+            begun += 1;
+            stop.store(true, Ordering::Relaxed);
+        }
+        Event::Row(row) if row.allocator == peer.name && row.metric == "alloc_us" => timed += 1,
+        _ => {}
+    });
+    measured.expect("it is good");
+    assert_eq!((begun, timed), (1, 1));
+    assert!(plugin.leaves_nobody());
 }
 
 fn shared_blocks_are_corrupt(workshop: &Workshop) {

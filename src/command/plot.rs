@@ -3,6 +3,8 @@
 use super::Common;
 use super::output::{print, print_json};
 use anyhow::{Result, bail};
+use scatterheap::Selector;
+use scatterheap::size::Bytes;
 use scatterheap_bench::plot;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -14,8 +16,8 @@ measured in different runs; where two have the same figure, the later one counts
 runs of the same allocator, give it another name in the column `allocator` of one of them.
 
 The plots are time-over-size.svg (test `uniform`), time-over-threads.svg (test `scale`) and
-ratios.svg (every test with a floor). One whose figures are missing is left out, and one of an
-earlier call is then removed; so are cases in which requests got NULL or blocks were corrupt.
+ratios.svg (every test with a floor). One whose figures are missing is not drawn, and what an
+earlier call drew is removed. Cases in which requests got NULL or blocks were corrupt are left out.
 
 Examples:
   scatterheap plot benches/results/h200/first.csv benches/results/h200/peers.csv --output plots
@@ -33,6 +35,19 @@ pub struct Arguments {
     /// Line under the plots' titles: where and when it was measured [default: the tables' names]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    #[command(flatten)]
+    unused: Unused,
+}
+
+/// Common options that mean nothing here: taken, as everywhere, but not offered.
+#[derive(Debug, clap::Args)]
+struct Unused {
+    #[arg(long, hide = true, default_value = "auto")]
+    device: Selector,
+    #[arg(long, hide = true)]
+    heap: Option<Bytes>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    seed: u64,
 }
 
 #[derive(Serialize)]

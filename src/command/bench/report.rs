@@ -108,15 +108,14 @@ fn faults(measured: &Measured) -> String {
 /// How often something was wrong: `1 NULL of 2,048 requests`.
 fn fault(measured: &Measured, row: &Row) -> String {
     let number = super::table::whole(row.value);
-    let one = number == "1";
+    let plural = if number == "1" { "" } else { "s" };
     let what = match row.metric.as_str() {
         "null" => {
-            let plural = if one { "" } else { "s" };
             let requests = super::table::whole(requests(measured, row));
             format!("{number} NULL{plural} of {requests} requests")
         }
-        "aged_null" => format!("{number} NULLs while the heap aged"),
-        metric => format!("{number} {metric} {}", if one { "block" } else { "blocks" }),
+        "aged_null" => format!("{number} NULL{plural} while the heap aged"),
+        metric => format!("{number} {metric} block{plural}"),
     };
     let (size, n) = (count(row.size), count(row.n));
     format!(
@@ -134,4 +133,89 @@ fn requests(measured: &Measured, of: &Row) -> f64 {
     });
     #[allow(clippy::cast_precision_loss, reason = "counts are below 2^52")]
     told.map_or(of.n as f64, |row| row.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::bench::machine::Machine;
+    use scatterheap::Device;
+    use scatterheap_bench::{Plan, Settings};
+
+    /// What was measured of two allocators in the first cases of a test.
+    fn measured(test: Test, figures: &[(&str, &str, f64)]) -> Measured {
+        let device = Device::cpu();
+        let settings = Settings {
+            tests: vec![test],
+            heap_bytes: None,
+            samples: None,
+            quick: true,
+            seed: 1,
+            stripes: None,
+        };
+        let plan = Plan::new(&device, &settings).expect("the heap is large enough");
+        let row = |(allocator, metric, value): &(&str, &str, f64)| Row {
+            test: test.name().into(),
+            allocator: (*allocator).into(),
+            size: plan.cases[0].most,
+            n: plan.cases[0].n.into(),
+            metric: (*metric).into(),
+            value: *value,
+        };
+        Measured {
+            machine: Machine::new(&device),
+            rows: figures.iter().map(row).collect(),
+            failures: Vec::new(),
+            lost: None,
+            interrupted: None,
+            allocators: ["floor", "scatterheap", "other"].map(str::to_owned).into(),
+            plan,
+        }
+    }
+
+    #[test]
+    fn figures_of_cases_with_nulls_are_marked() {
+        let figures = [
+            ("floor", "alloc_us", 10.0),
+            ("scatterheap", "alloc_us", 15.0),
+            ("scatterheap", "null", 0.0),
+            ("other", "alloc_us", 9.92),
+            ("other", "null", 1.0),
+        ];
+        let text = text(&measured(Test::Uniform, &figures));
+        let line = text.lines().find(|line| line.contains("2^11"));
+        let words: Vec<_> = line.expect("a line").split_whitespace().collect();
+        let expected = [
+            "16", "2^11", "10.0", "15.0", "1.50", "9.92", "!", "0.992", "!",
+        ];
+        assert_eq!(words, expected);
+        assert!(text.contains("\n! some requests got NULL\n"), "{text}");
+        let fault = "\nother, uniform, 16 bytes, n = 2,048: 1 NULL of 2,048 requests\n";
+        assert!(text.contains(fault), "{text}");
+    }
+
+    #[test]
+    fn nulls_are_what_a_full_heap_is_for() {
+        let figures = [
+            ("scatterheap", "utilization", 0.9),
+            ("scatterheap", "null", 7.0),
+        ];
+        let text = text(&measured(Test::Oom, &figures));
+        assert!(text.contains("0.900"), "{text}");
+        assert!(!text.contains('!') && !text.contains("7 NULLs"), "{text}");
+    }
+
+    #[test]
+    fn requests_are_those_of_all_launches() {
+        let figures = [
+            ("other", "churn_us", 5.0),
+            ("other", "requests", 65536.0),
+            ("other", "null", 3.0),
+            ("other", "corrupt", 1.0),
+        ];
+        let text = text(&measured(Test::Churn, &figures));
+        assert!(text.contains(": 3 NULLs of 65,536 requests\n"), "{text}");
+        assert!(text.contains(": 1 corrupt block\n"), "{text}");
+        assert!(text.contains("\n! some blocks did not hold"), "{text}");
+    }
 }

@@ -100,9 +100,9 @@ impl<'a> Watch<'a> {
         if self.remaining.get(&test) == Some(&0) && !stderr().is_terminal() {
             self.remaining.remove(&test);
             let (done, total) = (self.begun.min(self.total), self.total);
-            let seconds = self.start.elapsed().as_secs();
+            let (label, seconds) = (&self.label, self.start.elapsed().as_secs());
             note(&format!(
-                "{test}: done ({done} of {total} cases, {seconds} s)"
+                "{label}{test}: done ({done} of {total} cases, {seconds} s)"
             ));
         }
     }
