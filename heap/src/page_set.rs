@@ -131,6 +131,14 @@ impl PageSet {
         self.state().load(Ordering::Relaxed) as u32
     }
 
+    /// The epoch as a hint: what it announced is not seen.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+    pub fn epoch_hint(&self) -> u32 {
+        // Relaxed: a hint.
+        (self.state().load(Ordering::Relaxed) >> 32) as u32
+    }
+
     /// How often memory that the set stands for became findable, modulo 2^32.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the upper half")]

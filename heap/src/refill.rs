@@ -17,7 +17,7 @@ use simt::atomic::Ordering;
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
 /// Pages are scarce if less than this part of them is free.
-const SCARCE_SHARE: u32 = 4;
+const SCARCE_SHARE: u32 = 8;
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
 /// a small part of what it has used.
 const REFILLS_TO_GROW: u32 = 4;
@@ -274,7 +274,7 @@ impl Core {
         let class = before.class();
         if hints.listed != 0 {
             return self
-                .take_listed(class, own_stripe(), PROBES)
+                .take_listed(class, PROBES)
                 .map_or(Search::UNSETTLED, Search::listed);
         }
         let order = self.wished_order(before, hints);
@@ -345,7 +345,7 @@ impl Core {
     pub(crate) fn obtain(&self, class: u32) -> Search {
         let listed = self.listed(class);
         if listed.count() > 0
-            && let Some(slab) = self.take_listed(class, own_stripe(), PROBES)
+            && let Some(slab) = self.take_listed(class, PROBES)
         {
             return Search::listed(slab);
         }
@@ -353,16 +353,17 @@ impl Core {
         if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
-        self.take_listed(class, 0, u32::MAX)
+        self.take_listed(class, u32::MAX)
             .map_or(Search::UNSETTLED, Search::listed)
     }
 
     /// Takes a listed slab with room, looking at `probes` of them; any, if all may be looked at.
     #[inline(never)]
-    fn take_listed(&self, class: u32, scatter: u32, probes: u32) -> Option<Slab> {
+    fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
         let room = self.eighths_wanted();
-        let start = listed.nth_word(scatter);
+        // Where others do not begin, nor this stripe the last time.
+        let start = listed.nth_word(own_stripe().wrapping_add(listed.epoch_hint()));
         let mut left = probes;
         let (mut from, mut end) = (start, listed.word_count());
         loop {
