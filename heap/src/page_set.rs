@@ -44,6 +44,9 @@ impl SetState {
     }
 }
 
+/// Summary words that a search reads at once.
+const AT_ONCE: u32 = 8;
+
 /// One epoch in the state of a set; its count is in the lower half.
 const EPOCH: u64 = 1 << 32;
 
@@ -264,19 +267,36 @@ impl PageSet {
         false
     }
 
+    /// Summary words from `index` on, as many as are read at once, and zeros beyond the last: one
+    /// wait for the memory instead of one for each.
+    #[inline(always)]
+    fn summaries(&self, index: u32) -> [u64; AT_ONCE as usize] {
+        let count = self.word_count.div_ceil(64);
+        let mut read = [0; AT_ONCE as usize];
+        for (index, summary) in (index..count).zip(&mut read) {
+            // Relaxed: a hint.
+            *summary = self.summary(index).load(Ordering::Relaxed);
+        }
+        read
+    }
+
     /// The first word at or after `from` that the summary shows to have members.
     #[must_use]
     #[inline(always)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
-        let mut first = from;
-        while first < self.word_count {
-            // Relaxed: a hint.
-            let summary = self.summary(first / 64).load(Ordering::Relaxed);
-            let here = summary & !low_bits(first % 64);
-            if here != 0 {
-                return Some(first / 64 * 64 + here.trailing_zeros());
+        let mut begin = from / 64;
+        let mut skipped = low_bits(from % 64);
+        while begin * 64 < self.word_count {
+            let mut index = begin;
+            for summary in self.summaries(begin) {
+                let here = summary & !skipped;
+                if here != 0 {
+                    return Some(index * 64 + here.trailing_zeros());
+                }
+                skipped = 0;
+                index += 1;
             }
-            first = (first / 64 + 1) * 64;
+            begin += AT_ONCE;
         }
         None
     }
@@ -290,17 +310,21 @@ impl PageSet {
         let mut left = skip;
         loop {
             let round = left;
-            for index in 0..self.word_count.div_ceil(64) {
-                // Relaxed: a hint.
-                let mut summary = self.summary(index).load(Ordering::Relaxed);
-                if left < summary.count_ones() {
-                    while left > 0 {
-                        summary &= summary - 1;
-                        left -= 1;
+            let mut begin = 0;
+            while begin * 64 < self.word_count {
+                let mut index = begin;
+                for mut summary in self.summaries(begin) {
+                    if left < summary.count_ones() {
+                        while left > 0 {
+                            summary &= summary - 1;
+                            left -= 1;
+                        }
+                        return index * 64 + summary.trailing_zeros();
                     }
-                    return index * 64 + summary.trailing_zeros();
+                    left -= summary.count_ones();
+                    index += 1;
                 }
-                left -= summary.count_ones();
+                begin += AT_ONCE;
             }
             let members = round - left;
             if members == 0 {

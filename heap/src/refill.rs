@@ -14,6 +14,8 @@ use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 
+/// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
+const SPREAD: u32 = 0x9e37_79b9;
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
 /// Pages are scarce if less than this part of them is free.
@@ -362,8 +364,11 @@ impl Core {
     fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
         let room = self.eighths_wanted();
-        // Where others do not begin, nor this stripe the last time.
-        let start = listed.nth_word(own_stripe().wrapping_add(listed.epoch_hint()));
+        // Where others do not begin, nor this stripe the last time: the product spreads.
+        let place = own_stripe()
+            .wrapping_add(listed.epoch_hint())
+            .wrapping_mul(SPREAD);
+        let start = share_of(place, listed.word_count());
         let mut left = probes;
         let (mut from, mut end) = (start, listed.word_count());
         loop {
@@ -453,9 +458,13 @@ impl Core {
 /// pages as they need in all, from the front on.
 fn scatter(class: u32, order: u32, hints: Hints) -> u32 {
     let pages = hints.installed << order;
-    let place = own_stripe().wrapping_mul(0x9e37_79b9) ^ class.wrapping_mul(0x85eb_ca6b);
-    // The upper half of the product: place / 2^32 * pages.
-    ((u64::from(place) * u64::from(pages)) >> 32) as u32
+    let place = own_stripe().wrapping_mul(SPREAD) ^ class.wrapping_mul(0x85eb_ca6b);
+    share_of(place, pages)
+}
+
+/// `place / 2^32 * length`: the upper half of the product.
+fn share_of(place: u32, length: u32) -> u32 {
+    ((u64::from(place) * u64::from(length)) >> 32) as u32
 }
 
 /// Binary logarithm, rounded down; 0 of 0.
