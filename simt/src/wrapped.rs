@@ -1,4 +1,5 @@
 //! Device atomics over another crate's atomics of the same shape: `core`'s, loom's or shuttle's.
+//! Loom's know the line that an operation comes from.
 
 /// Defines a device atomic over an atomic that has core's methods.
 macro_rules! wrapped_atomic {
@@ -17,12 +18,14 @@ macro_rules! wrapped_atomic {
 
             /// Reads the value; `ordering` is `Relaxed`, `Acquire` or `SeqCst`.
             #[inline]
+            #[cfg_attr(loom, track_caller)]
             pub fn load(&self, ordering: Ordering) -> $integer {
                 self.0.load(ordering)
             }
 
             /// Writes the value; `ordering` is `Relaxed`, `Release` or `SeqCst`.
             #[inline]
+            #[cfg_attr(loom, track_caller)]
             pub fn store(&self, value: $integer, ordering: Ordering) {
                 self.0.store(value, ordering);
             }
@@ -44,6 +47,7 @@ macro_rules! wrapped_atomic {
             ///
             /// The value found, where it was not `current`.
             #[inline]
+            #[cfg_attr(loom, track_caller)]
             pub fn compare_exchange(
                 &self,
                 current: $integer,
@@ -59,6 +63,7 @@ macro_rules! wrapped_atomic {
         $(
             #[doc = $documentation]
             #[inline]
+            #[cfg_attr(loom, track_caller)]
             pub fn $method(&self, value: $integer, ordering: Ordering) -> $integer {
                 self.0.$method(value, ordering)
             }

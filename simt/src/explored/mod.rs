@@ -4,6 +4,8 @@
 pub mod atomic;
 pub mod emulation;
 pub mod warp;
+#[cfg(loom)]
+mod weaken;
 
 pub(crate) use emulation::{block_dim, block_index, grid_dim, sm_id, thread_index};
 
