@@ -30,6 +30,8 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 100_000;
+    // So often loom looks at the clock.
+    builder.checkpoint_interval = 1000;
     // The order of exploration is fixed: a machine in a hurry explores the first of it.
     builder.max_duration = builder.max_duration.or(Some(Duration::from_secs(20)));
     let begin = Instant::now();

@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::process::line_of;
 use crate::toolchain::{cargo, workspace};
 
 /// A program that cargo built.
@@ -26,16 +27,20 @@ pub struct Executable {
 
 /// Runs a cargo command that builds, and returns the programs that it built.
 pub fn build(arguments: &[&str]) -> Result<Vec<Executable>> {
-    let output = cargo()
-        .args(arguments)
+    build_by(cargo().args(arguments))
+}
+
+/// Runs a prepared cargo command that builds, and returns the programs that it built.
+pub fn build_by(command: &mut Command) -> Result<Vec<Executable>> {
+    let output = command
         .args(["--message-format", "json-render-diagnostics"])
         .stderr(Stdio::inherit())
         .output()
         .context("cannot start cargo")?;
     ensure!(
         output.status.success(),
-        "`cargo {}` failed ({}); see what it printed above",
-        arguments.join(" "),
+        "`{}` failed ({}); see what it printed above",
+        line_of(command),
         output.status
     );
     Ok(String::from_utf8_lossy(&output.stdout)

@@ -6,6 +6,7 @@ mod demo;
 mod executables;
 mod gpu_bundle;
 mod model;
+mod mutate;
 mod process;
 mod record;
 mod setup;

@@ -2,12 +2,14 @@
 //!
 //! Each explorer is chosen by a `--cfg` of the whole build, so each has a target directory of its
 //! own, and the flags of the environment are kept out. The tests' own output is shown as it comes:
-//! a failure prints the seed that replays it.
+//! a failure prints the seed that replays it. `--mutate` asks the models themselves, see [`mutate`].
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::mutate;
 use crate::toolchain::{cargo, workspace};
 
 /// Explore the interleavings of the allocator's protocols (loom) and warps (shuttle)
@@ -25,6 +27,20 @@ pub struct ModelArguments {
     /// Run one of the explorers
     #[arg(long)]
     only: Option<Explorer>,
+
+    /// Weaken each memory ordering of the allocator in turn, and write a table of the loom models
+    /// that fail for it. A run that was interrupted goes on where it was
+    #[arg(long, conflicts_with_all = ["schedules", "seed", "only"])]
+    mutate: bool,
+
+    /// Where the table of mutations goes [default: docs/mutations.md]
+    #[arg(long, requires = "mutate", value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Seconds that a model may take to find a mutation
+    #[arg(long, requires = "mutate", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
 
     /// Run the tests whose names contain this
     filter: Option<String>,
@@ -49,7 +65,10 @@ impl Explorer {
     /// Packages and tests that it runs.
     fn tests(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Loom => &[("scatterheap-heap", "protocols")],
+            Self::Loom => &[
+                ("scatterheap-simt", "weakening"),
+                ("scatterheap-heap", "protocols"),
+            ],
             Self::Shuttle => &[
                 ("scatterheap-simt", "emulation"),
                 ("scatterheap-heap", "warps"),
@@ -68,6 +87,15 @@ impl Explorer {
     reason = "arguments are parsed for this call alone"
 )]
 pub fn run(arguments: ModelArguments) -> Result<()> {
+    if arguments.mutate {
+        return mutate::run(&mutate::Settings {
+            table: arguments
+                .output
+                .unwrap_or_else(|| workspace().join("docs").join("mutations.md")),
+            seconds: arguments.seconds,
+            filter: arguments.filter,
+        });
+    }
     for explorer in [Explorer::Loom, Explorer::Shuttle] {
         if arguments.only.is_some_and(|only| only != explorer) {
             continue;
@@ -87,19 +115,32 @@ pub fn run(arguments: ModelArguments) -> Result<()> {
     Ok(())
 }
 
-fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArguments) -> Command {
+/// Cargo's command that builds the loom models of the allocator's protocols.
+pub fn build_of_models() -> Command {
+    let mut command = test_of(Explorer::Loom, "scatterheap-heap", "protocols");
+    command.arg("--no-run");
+    command
+}
+
+fn test_of(explorer: Explorer, package: &str, test: &str) -> Command {
     let name = explorer.name();
     let mut command = cargo();
     command
         .args(["test", "--release", "--package", package, "--test", test])
         .arg("--target-dir")
         .arg(workspace().join("target").join(name))
-        .args(["--"])
-        .args(&arguments.filter)
-        // Rates and seeds are worth seeing, and one test at a time keeps them readable.
-        .args(["--nocapture", "--test-threads=1"])
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env("RUSTFLAGS", format!("--cfg {name}"));
+    command
+}
+
+fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArguments) -> Command {
+    let mut command = test_of(explorer, package, test);
+    command
+        .arg("--")
+        .args(&arguments.filter)
+        // Rates and seeds are worth seeing, and one test at a time keeps them readable.
+        .args(["--nocapture", "--test-threads=1"]);
     if let Some(seed) = arguments.seed {
         command.env("SCATTERHEAP_SEED", seed.to_string());
     }
@@ -125,8 +166,7 @@ mod tests {
         ModelArguments {
             schedules,
             seed,
-            only: None,
-            filter: None,
+            ..ModelArguments::default()
         }
     }
 

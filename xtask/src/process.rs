@@ -79,7 +79,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 /// The command as one would type it.
-fn line_of(command: &Command) -> String {
+pub fn line_of(command: &Command) -> String {
     let words: Vec<_> = [command.get_program()]
         .into_iter()
         .chain(command.get_args())
