@@ -807,3 +807,133 @@ fn two_take_pages_at_once() {
         finish(&ground, run.into_iter().chain([rest]).collect());
     });
 }
+
+#[test]
+fn a_slab_offered_again_passes_the_content() {
+    explore(4, || {
+        // The last free lets the crosser offer the slab once more; the first slot drawn is that one.
+        let (ground, mut blocks) = nearly_full(0, 1);
+        let last = blocks.remove(0);
+        for block in blocks.drain(..5) {
+            ground.spend(block);
+        }
+        let other = spawn(&ground, move |ground| ground.spend(last));
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        other.join().expect("no panic");
+        blocks.push(mine);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_listed_at_once_is_seen_by_its_taker() {
+    explore(2, || {
+        // The only page comes free while one thread looks for it everywhere: the slab that it
+        // makes goes to its class's set, and never was in a stripe.
+        let ground = Ground::new(1);
+        let page = ground.obtain(PAGE);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn(&ground, move |ground| {
+            ground.write_pages(page, PAGE);
+            ground.free(page);
+            ground.obtain(SLOT)
+        });
+        let mine = ground.malloc(SLOT);
+        let theirs = other.join().expect("no panic");
+        finish(&ground, mine.into_iter().chain([theirs, rest]).collect());
+    });
+}
+
+/// A slab with one block in use that is in its class's set, no stripe with a slab, and no page:
+/// that block, and the rest of the heap.
+fn one_listed(ground: &Ground) -> (u64, u64) {
+    let mut blocks: Vec<_> = (0..=SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    ground.free(blocks.pop().expect("some"));
+    // Takes the second slab, which is idle, away from its stripe.
+    let rest = ground.obtain(MIN_CAPACITY - PAGE);
+    let last = blocks.pop().expect("some");
+    for block in blocks {
+        ground.free(block);
+    }
+    (last, rest)
+}
+
+#[test]
+fn a_larger_slab_retired_from_the_set_is_not_missed() {
+    explore(1, || {
+        // Who wants a smaller slot looks at the pages first, and then at the set of the larger.
+        let ground = Ground::new(0);
+        let (last, rest) = one_listed(&ground);
+        let other = spawn(&ground, move |ground| ground.free(last));
+        let mine = ground.obtain(SLOT - 16);
+        other.join().expect("no panic");
+        finish(&ground, vec![mine, rest]);
+    });
+}
+
+#[test]
+fn a_last_free_between_another_and_its_retiring() {
+    explore(3, || {
+        // One thread frees the last block. Before it has retired the slab, the other takes it for
+        // a smaller slot, lists it again, and frees that slot: who retires it, and for whom?
+        let ground = Ground::new(1);
+        let (last, rest) = one_listed(&ground);
+        let other = spawn(&ground, move |ground| {
+            ground.free(last);
+            let page = ground.malloc(PAGE)?;
+            ground.write_pages(page, PAGE);
+            Some(page)
+        });
+        if let Some(block) = ground.malloc(SLOT - 16) {
+            ground.spend(block);
+        }
+        let page = other.join().expect("no panic");
+        finish(&ground, page.into_iter().chain([rest]).collect());
+    });
+}
+
+#[test]
+fn a_new_slab_adopted_passes_the_content() {
+    explore(2, || {
+        // One thread makes a slab of the last page in its stripe, the other takes it over.
+        let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
+        let page = ground.obtain(PAGE);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let other = spawn_on(1, &ground, move |ground| {
+            ground.write_pages(page, PAGE);
+            ground.free(page);
+            ground.obtain(SLOT)
+        });
+        let mine = ground.malloc(SLOT);
+        if let Some(block) = mine {
+            ground.spend(block);
+        }
+        assert_eq!(ground.misuses(), 0);
+        let theirs = other.join().expect("no panic");
+        finish(&ground, vec![theirs, rest]);
+    });
+}
+
+#[test]
+fn a_run_that_moves_is_not_missed() {
+    explore(2, || {
+        // Two words of pages. A run comes free in the first, another goes from the second, and
+        // a page beside it comes free: there are two pages side by side all the time.
+        let ground = Ground::with_capacity(68 * PAGE, 0);
+        let first = ground.obtain(2 * PAGE);
+        let rest = ground.obtain(62 * PAGE);
+        let second = ground.obtain(2 * PAGE);
+        let (gap, last) = (ground.obtain(PAGE), ground.obtain(PAGE));
+        ground.free(second);
+        let other = spawn(&ground, move |ground| {
+            ground.free(first);
+            let page = ground.obtain(PAGE);
+            ground.free(last);
+            page
+        });
+        let mine = ground.obtain(2 * PAGE);
+        let page = other.join().expect("no panic");
+        finish(&ground, vec![rest, gap, mine, page]);
+    });
+}
