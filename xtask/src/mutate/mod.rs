@@ -6,29 +6,30 @@
 //! then tried on the models that come to its site, for a short time first. Each model is a process of
 //! its own, for a mutation may do anything to it; a hang is a failure too.
 
+mod excuse;
 mod outcome;
+mod report;
 mod site;
+mod source;
 mod table;
 mod trial;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::executables;
 use crate::model::build_of_models;
-use crate::process;
 use crate::toolchain::workspace;
 use outcome::{Journal, Killer, Outcome, Record, Survey};
+use report::Report;
 use site::Mutation;
-use table::Run;
 use trial::{Models, Verdict};
 
 /// Seconds that each model has at first.
@@ -47,7 +48,8 @@ pub struct Settings {
 /// Runs all mutations and writes the table.
 ///
 /// # Errors
-/// The models cannot be built or run, one fails without a mutation, or a mutation makes none fail.
+/// The models cannot be built or run, one fails without a mutation, or an ordering has no model that
+/// needs it, and no excuse.
 pub fn run(settings: &Settings) -> Result<()> {
     let models = Models {
         program: program()?,
@@ -61,24 +63,21 @@ pub fn run(settings: &Settings) -> Result<()> {
     };
     println!("{} models as the source has them", names.len());
     let surveys = side_by_side(&names, |name| session.survey(name))?;
-    let sites: BTreeSet<_> = surveys.iter().flat_map(|survey| &survey.sites).collect();
-    let mutations: Vec<_> = sites
-        .into_iter()
+    let sites: BTreeSet<_> = surveys
+        .iter()
+        .flat_map(|survey| &survey.sites)
         .filter(|site| site.is_in_allocator())
-        .flat_map(site::Site::mutations)
         .collect();
+    let sites = Vec::from_iter(sites);
+    let mutations: Vec<_> = sites.iter().flat_map(|site| site.mutations()).collect();
     println!("{} mutations", mutations.len());
     let outcomes = side_by_side(&mutations, |mutation| session.judge(mutation, &surveys))?;
-    write_table(settings, names.len(), &outcomes)?;
-    let survivors = outcomes.iter().filter(|outcome| outcome.killer.is_none());
-    let survivors = survivors.count();
-    ensure!(
-        survivors == 0,
-        "{survivors} of {} mutations made no model fail; see {}",
-        outcomes.len(),
-        settings.table.display()
-    );
-    Ok(())
+    let report = Report::new(&outcomes, &sites)?;
+    let table = &settings.table;
+    fs::write(table, report.page(settings.seconds, names.len())?)
+        .with_context(|| format!("cannot write {}", table.display()))?;
+    println!("wrote {}", table.display());
+    report.judge()
 }
 
 fn program() -> Result<PathBuf> {
@@ -228,47 +227,11 @@ fn take_next<'a, I>(next: &AtomicUsize, items: &'a [I]) -> Option<(usize, &'a I)
     items.get(index).map(|item| (index, item))
 }
 
-fn write_table(settings: &Settings, models: usize, outcomes: &[Outcome]) -> Result<()> {
-    let lock = workspace().join("Cargo.lock");
-    let lock =
-        fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
-    let run = Run {
-        commit: commit()?,
-        loom: table::locked_version(&lock, "loom")
-            .context("Cargo.lock has no loom")?
-            .to_owned(),
-        seconds: settings.seconds,
-        models,
-    };
-    let page = table::page(&run, outcomes, |file| {
-        fs::read_to_string(workspace().join(file)).ok()
-    });
-    let path = &settings.table;
-    fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("wrote {}", path.display());
-    Ok(())
-}
-
-/// The commit and its date, and whether the sources differ from it.
-fn commit() -> Result<String> {
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new("git");
-        process::run(command.args(arguments).current_dir(workspace()))
-    };
-    let commit = git(&["log", "-1", "--format=%h of %cs"])?;
-    let changes = git(&["status", "--porcelain", "--", "heap", "simt"])?;
-    let suffix = if changes.is_empty() {
-        ""
-    } else {
-        ", with changes"
-    };
-    Ok(format!("{}{suffix}", commit.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::site::Site;
     use super::*;
+    use anyhow::ensure;
 
     #[test]
     fn a_mutation_is_tried_on_the_models_that_come_to_its_site() {

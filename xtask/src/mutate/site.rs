@@ -121,23 +121,6 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// The function that a line of a source file belongs to: the nearest above it.
-pub fn function_at(source: &str, line: u32) -> Option<&str> {
-    let above: Vec<_> = source.lines().take(line as usize).collect();
-    above.into_iter().rev().find_map(function_declared)
-}
-
-fn function_declared(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    let begin = match line.find(" fn ") {
-        Some(index) if !line.starts_with("//") => index + 4,
-        _ => line.starts_with("fn ").then_some(3)?,
-    };
-    let rest = &line[begin..];
-    let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
-    end.filter(|end| *end > 0).map(|end| &rest[..end])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,23 +174,5 @@ mod tests {
             ["heap/src/stripe.rs:37:relaxed"]
         );
         assert!(variables(Ordering::Relaxed).is_empty());
-    }
-
-    #[test]
-    fn a_line_belongs_to_the_function_above_it() {
-        let source = "\
-impl Stripe {
-    /// A fn that draws.
-    pub fn draw(&self, count: u32) -> Ticket {
-        // a fn in a comment
-        self.word.load(|cell: fn(u32)| 1)
-    }
-}
-
-fn last<T>() {}";
-        assert_eq!(function_at(source, 2), None);
-        assert_eq!(function_at(source, 3), Some("draw"));
-        assert_eq!(function_at(source, 5), Some("draw"));
-        assert_eq!(function_at(source, 9), Some("last"));
     }
 }

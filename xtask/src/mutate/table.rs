@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use super::outcome::Outcome;
-use super::site::function_at;
 
 /// What was run.
 pub struct Run {
@@ -17,55 +16,91 @@ pub struct Run {
     pub models: usize,
 }
 
-/// The page. `source` gives the text of a file of the workspace.
-pub fn page(run: &Run, outcomes: &[Outcome], source: impl Fn(&str) -> Option<String>) -> String {
-    let sites = outcomes
-        .chunk_by(|left, right| left.mutation.site == right.mutation.site)
+/// A mutation and what came of it.
+pub struct Row<'a> {
+    pub outcome: &'a Outcome,
+    /// Function that the site is in.
+    pub function: String,
+    /// Why no model fails for it, where that is known.
+    pub excuse: Option<&'static str>,
+}
+
+/// An ordering that no model comes to.
+pub struct Unreached {
+    pub file: String,
+    pub line: u32,
+    pub function: String,
+    /// Why, where that is known.
+    pub excuse: Option<&'static str>,
+}
+
+/// The page.
+pub fn page(run: &Run, rows: &[Row], unreached: &[Unreached]) -> String {
+    let sites = rows
+        .chunk_by(|left, right| left.outcome.mutation.site == right.outcome.mutation.site)
         .count();
-    let killed = outcomes
-        .iter()
-        .filter(|outcome| outcome.killer.is_some())
-        .count();
+    let killed = rows.iter().filter(|row| row.outcome.killer.is_some());
+    let killed = killed.count();
     let mut page = format!(
         "# Mutations of memory orderings\n\n\
-        Written by `cargo xtask model --mutate`; what it does is in [testing.md](testing.md).\n\n\
-        Commit {}, loom {}; {} models, up to {} seconds each.\n\n\
-        {sites} operations ask for more than relaxed. {} mutations: {killed} made a model fail, {} did not.\n\n\
-        | file | function | operation | ordering → weakened to | model that failed | seconds |\n\
+        Written by `cargo xtask model --mutate`; [testing.md](testing.md#mutations) says what it does.\n\n\
+        Commit {}, loom {}, {} models, up to {} seconds each.\n\n\
+        Operations that ask for more than relaxed: {sites}. Mutations: {}. Of these {killed} made a model \
+        fail, and {} did not.\n\n\
+        | where | function | operation | ordering → weakened to | model that failed | seconds |\n\
         |---|---|---|---|---|---:|\n",
         run.commit,
         run.loom,
         run.models,
         run.seconds,
-        outcomes.len(),
-        outcomes.len() - killed,
+        rows.len(),
+        rows.len() - killed,
     );
-    for outcome in outcomes {
-        let site = &outcome.mutation.site;
-        let text = source(&site.file);
-        let function = text
-            .as_deref()
-            .and_then(|text| function_at(text, site.line));
-        let model = outcome
-            .killer
-            .as_ref()
-            .map_or("**none**".to_owned(), |killer| {
-                format!("`{}`", killer.model)
-            });
+    for row in rows {
+        page += &line_of(row);
+    }
+    if !unreached.is_empty() {
+        page += "\nOrderings that no model comes to:\n\n";
+    }
+    for place in unreached {
+        let why = place.excuse.unwrap_or("**no reason is known**");
         // Writing to a string cannot fail.
         let _ = writeln!(
             page,
-            "| `{}:{}` | `{}` | `{}` | {} → {} | {model} | {:.1} |",
-            site.file.trim_start_matches("heap/src/"),
-            site.line,
-            function.unwrap_or("?"),
-            site.operation,
-            site.ordering,
-            outcome.mutation.to,
-            outcome.seconds,
+            "- `{}:{}`, `{}`: {why}",
+            short(&place.file),
+            place.line,
+            place.function
         );
     }
     page
+}
+
+fn line_of(row: &Row) -> String {
+    let Outcome {
+        mutation,
+        killer,
+        seconds,
+    } = row.outcome;
+    let site = &mutation.site;
+    let model = match (killer, row.excuse) {
+        (Some(killer), _) => format!("`{}`", killer.model),
+        (None, Some(reason)) => format!("none: {reason}"),
+        (None, None) => "**none**".to_owned(),
+    };
+    format!(
+        "| `{}:{}` | `{}` | `{}` | {} → {} | {model} | {seconds:.1} |\n",
+        short(&site.file),
+        site.line,
+        row.function,
+        site.operation,
+        site.ordering,
+        mutation.to,
+    )
+}
+
+fn short(file: &str) -> &str {
+    file.trim_start_matches("heap/src/")
 }
 
 /// The version of a package, as a lock file has it.
@@ -82,45 +117,67 @@ pub fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::super::outcome::Killer;
-    use super::super::site::Site;
+    use super::super::site::{Ordering, Site};
     use super::*;
 
-    #[test]
-    fn each_mutation_has_its_row() {
-        let outcomes: Vec<_> = Site::parse("heap/src/stripe.rs\t2\tcompare_exchange\tAcqRel")
-            .expect("a site")
-            .mutations()
+    fn outcomes() -> Vec<Outcome> {
+        let site = Site::parse("heap/src/stripe.rs\t2\tcompare_exchange\tAcqRel").expect("a site");
+        site.mutations()
             .map(|mutation| Outcome {
-                killer: mutation.variable().ends_with("relaxed").then(|| Killer {
+                killer: (mutation.to == Ordering::Relaxed).then(|| Killer {
                     model: "two_adopt".to_owned(),
                     complaint: "it broke".to_owned(),
                 }),
                 mutation,
                 seconds: 1.25,
             })
-            .collect();
+            .collect()
+    }
+
+    #[test]
+    fn each_mutation_has_its_row() {
+        let outcomes = outcomes();
+        let row = |outcome, excuse| Row {
+            outcome,
+            function: "detach".to_owned(),
+            excuse,
+        };
+        let rows = [
+            row(&outcomes[0], None),
+            row(&outcomes[1], Some("it is late")),
+            row(&outcomes[2], None),
+        ];
         let run = Run {
             commit: "abc of 2026-01-01".to_owned(),
             loom: "0.7.2".to_owned(),
             seconds: 20,
             models: 3,
         };
-        let page = page(&run, &outcomes, |_| Some("fn detach() {\n}\n".to_owned()));
-        assert!(page.contains("1 operations ask for more than relaxed. 3 mutations: 1 made a model fail, 2 did not."), "{page}");
-        let rows: Vec<_> = page.lines().rev().take(3).collect();
-        assert_eq!(
-            rows,
-            [
-                "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → relaxed | `two_adopt` | 1.2 |",
-                "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → release | **none** | 1.2 |",
-                "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → acquire | **none** | 1.2 |",
-            ]
-        );
+        let place = Unreached {
+            file: "heap/src/malloc.rs".to_owned(),
+            line: 7,
+            function: "claim".to_owned(),
+            excuse: None,
+        };
+        let page = page(&run, &rows, &[place]);
+        assert!(page.contains(": 1. Mutations: 3. Of these 1 made a model fail, and 2 did"));
+        let last: Vec<_> = page.lines().rev().take(7).collect();
+        let expected = [
+            "- `malloc.rs:7`, `claim`: **no reason is known**",
+            "",
+            "Orderings that no model comes to:",
+            "",
+            "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → relaxed | `two_adopt` | 1.2 |",
+            "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → release | none: it is late | 1.2 |",
+            "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → acquire | **none** | 1.2 |",
+        ];
+        assert_eq!(last, expected);
     }
 
     #[test]
     fn a_version_is_found_in_a_lock_file() {
-        let lock = "[[package]]\nname = \"loom-like\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"loom\"\nversion = \"0.7.2\"\n";
+        let lock = "[[package]]\nname = \"loom-like\"\nversion = \"1.0.0\"\n\n\
+            [[package]]\nname = \"loom\"\nversion = \"0.7.2\"\n";
         assert_eq!(locked_version(lock, "loom"), Some("0.7.2"));
         assert_eq!(locked_version(lock, "shuttle"), None);
     }

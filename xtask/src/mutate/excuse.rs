@@ -1,0 +1,88 @@
+//! Orderings that are needed although no model says so, each with the reason. An excuse that is
+//! not needed any more is an error: it would hide the next gap.
+
+use super::site::{Mutation, Ordering};
+
+/// Why something that the models do not find is not their fault.
+pub struct Excuse {
+    file: &'static str,
+    function: &'static str,
+    /// What a mutation may weaken the ordering to; nothing where no model comes at all.
+    to: &'static [Ordering],
+    pub reason: &'static str,
+}
+
+/// All of them. `docs/testing.md` has the long reasons.
+const EXCUSES: [Excuse; 2] = [
+    Excuse {
+        file: "heap/src/slab.rs",
+        function: "insert_listed",
+        to: &[Ordering::Acquire, Ordering::Relaxed],
+        reason: "loom never sees two changes of a thread out of order",
+    },
+    Excuse {
+        file: "heap/src/malloc.rs",
+        function: "claim_row",
+        to: &[],
+        reason: "a row of one lane lies in one word",
+    },
+];
+
+/// The excuse of a mutation that made no model fail.
+pub fn of_survivor(mutation: &Mutation, function: &str) -> Option<&'static Excuse> {
+    EXCUSES.iter().find(|excuse| {
+        excuse.is_in(&mutation.site.file, function) && excuse.to.contains(&mutation.to)
+    })
+}
+
+/// The excuse of an ordering that no model comes to.
+pub fn of_unreached(file: &str, function: &str) -> Option<&'static Excuse> {
+    EXCUSES
+        .iter()
+        .find(|excuse| excuse.is_in(file, function) && excuse.to.is_empty())
+}
+
+/// The functions that are excused for nothing, given which excuses were used.
+pub fn unused(used: &[&'static Excuse]) -> Vec<&'static str> {
+    EXCUSES
+        .iter()
+        .filter(|excuse| !used.iter().any(|other| std::ptr::eq(*other, *excuse)))
+        .map(|excuse| excuse.function)
+        .collect()
+}
+
+impl Excuse {
+    fn is_in(&self, file: &str, function: &str) -> bool {
+        self.file == file && self.function == function
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site::Site;
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_is_excused() {
+        let site = Site::parse("heap/src/slab.rs\t191\tfetch_add\tAcqRel").expect("a site");
+        let excused = |function: &str| -> Vec<_> {
+            site.mutations()
+                .filter(|mutation| of_survivor(mutation, function).is_some())
+                .map(|mutation| mutation.to)
+                .collect()
+        };
+        assert_eq!(
+            excused("insert_listed"),
+            [Ordering::Acquire, Ordering::Relaxed]
+        );
+        assert!(excused("release").is_empty());
+        assert!(of_unreached("heap/src/slab.rs", "insert_listed").is_none());
+        assert!(of_unreached("heap/src/malloc.rs", "claim_row").is_some());
+    }
+
+    #[test]
+    fn an_excuse_for_nothing_is_found() {
+        let used = of_unreached("heap/src/malloc.rs", "claim_row").expect("one");
+        assert_eq!(unused(&[used]), ["insert_listed"]);
+    }
+}

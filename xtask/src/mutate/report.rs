@@ -1,0 +1,205 @@
+//! What a run found, against the source: the table, and whether the models suffice.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::excuse::{self, Excuse};
+use super::outcome::Outcome;
+use super::site::Site;
+use super::source::{function_at, lines_unreached};
+use super::table::{self, Row, Run, Unreached};
+use crate::process::{run, succeeds};
+use crate::toolchain::workspace;
+
+/// The allocator's sources, relative to the workspace.
+const SOURCES: &str = "heap/src";
+
+/// What the run has to say, with the excuses that it makes use of.
+pub struct Report<'a> {
+    rows: Vec<Row<'a>>,
+    unreached: Vec<Unreached>,
+    used: Vec<&'static Excuse>,
+}
+
+impl<'a> Report<'a> {
+    /// Holds outcomes, and the sites that models came to, against the source.
+    pub fn new(outcomes: &'a [Outcome], reached: &[&Site]) -> Result<Self> {
+        let mut report = Self {
+            rows: Vec::new(),
+            unreached: Vec::new(),
+            used: Vec::new(),
+        };
+        for outcome in outcomes {
+            report.add_outcome(outcome)?;
+        }
+        for file in sources()? {
+            report.add_unreached(&file, reached)?;
+        }
+        Ok(report)
+    }
+
+    fn add_outcome(&mut self, outcome: &'a Outcome) -> Result<()> {
+        let site = &outcome.mutation.site;
+        let source = read(&site.file)?;
+        let function = function_at(&source, site.line).unwrap_or("?");
+        let excuse = if outcome.killer.is_none() {
+            self.note(excuse::of_survivor(&outcome.mutation, function))
+        } else {
+            None
+        };
+        self.rows.push(Row {
+            outcome,
+            function: function.to_owned(),
+            excuse,
+        });
+        Ok(())
+    }
+
+    fn add_unreached(&mut self, file: &str, reached: &[&Site]) -> Result<()> {
+        let here: Vec<_> = reached
+            .iter()
+            .copied()
+            .filter(|site| site.file == file)
+            .collect();
+        let source = read(file)?;
+        for line in lines_unreached(&source, &here) {
+            let function = function_at(&source, line).unwrap_or("?");
+            let excuse = self.note(excuse::of_unreached(file, function));
+            self.unreached.push(Unreached {
+                file: file.to_owned(),
+                line,
+                function: function.to_owned(),
+                excuse,
+            });
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, excuse: Option<&'static Excuse>) -> Option<&'static str> {
+        self.used.extend(excuse);
+        excuse.map(|excuse| excuse.reason)
+    }
+
+    /// The page for people.
+    pub fn page(&self, seconds: u64, models: usize) -> Result<String> {
+        let lock = read("Cargo.lock")?;
+        let run = Run {
+            commit: commit()?,
+            loom: table::locked_version(&lock, "loom")
+                .context("Cargo.lock has no loom")?
+                .to_owned(),
+            seconds,
+            models,
+        };
+        Ok(table::page(&run, &self.rows, &self.unreached))
+    }
+
+    /// An error if there is a gap in the models that has no excuse, or an excuse without a gap.
+    pub fn judge(&self) -> Result<()> {
+        let survivors = self.rows.iter();
+        let survivors = survivors
+            .filter(|row| row.outcome.killer.is_none() && row.excuse.is_none())
+            .count();
+        let unreached = self.unreached.iter();
+        let unreached = unreached.filter(|place| place.excuse.is_none()).count();
+        ensure!(
+            survivors == 0 && unreached == 0,
+            "{survivors} of {} mutations made no model fail, and no model comes to {unreached} orderings: \
+            weaken these, or add models to heap/tests/protocols.rs",
+            self.rows.len()
+        );
+        let unused = excuse::unused(&self.used);
+        ensure!(
+            unused.is_empty(),
+            "excused for nothing: {}; take these out of xtask/src/mutate/excuse.rs",
+            unused.join(", ")
+        );
+        Ok(())
+    }
+}
+
+fn read(file: &str) -> Result<String> {
+    fs::read_to_string(workspace().join(file)).with_context(|| format!("cannot read {file}"))
+}
+
+/// The allocator's files, those beside `lib.rs`: what is below them runs on the host.
+fn sources() -> Result<Vec<String>> {
+    let directory = workspace().join(SOURCES);
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        fs::read_dir(&directory)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
+    };
+    let files = list().with_context(|| format!("cannot list {}", directory.display()))?;
+    let mut names: Vec<_> = files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|file| file.file_name()?.to_str())
+        .map(|name| format!("{SOURCES}/{name}"))
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The commit and its date, and whether the sources differ from it. Sources that were not cloned
+/// have none.
+fn commit() -> Result<String> {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(workspace());
+        command
+    };
+    if !succeeds(&mut git(&["rev-parse", "HEAD"])) {
+        return Ok("unknown".to_owned());
+    }
+    let commit = run(&mut git(&["log", "-1", "--format=%h of %cs"]))?;
+    let changes = run(&mut git(&["status", "--porcelain", "--", "heap", "simt"]))?;
+    let suffix = if changes.is_empty() {
+        ""
+    } else {
+        ", with changes"
+    };
+    Ok(format!("{}{suffix}", commit.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::Killer;
+    use super::*;
+
+    #[test]
+    fn what_no_model_reaches_fails_the_run() {
+        let report = Report::new(&[], &[]).expect("the sources are there");
+        let files: Vec<_> = report.unreached.iter().map(|place| &place.file).collect();
+        assert!(files.iter().any(|file| *file == "heap/src/stripe.rs"));
+        assert!(report.judge().is_err());
+        let page = report.page(20, 3).expect("the lock file is there");
+        assert!(page.contains("loom 0."), "{page}");
+    }
+
+    #[test]
+    fn a_survivor_without_excuse_fails_the_run() {
+        let site = Site::parse("heap/src/stripe.rs\t47\tstore\tRelease").expect("a site");
+        let outcomes = [true, false].map(|killed| Outcome {
+            mutation: site.mutations().next().expect("one"),
+            killer: killed.then(|| Killer {
+                model: "one".to_owned(),
+                complaint: String::new(),
+            }),
+            seconds: 0.0,
+        });
+        let judge = |outcomes| {
+            let mut report = Report::new(outcomes, &[]).expect("the sources are there");
+            report.unreached.clear();
+            report
+                .judge()
+                .expect_err("it has no excuse, or too many")
+                .to_string()
+        };
+        assert!(judge(&outcomes[1..]).starts_with("1 of 1 mutations"));
+        assert!(judge(&outcomes[..1]).starts_with("excused for nothing: insert_listed"));
+    }
+}
