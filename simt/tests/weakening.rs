@@ -35,11 +35,11 @@ fn pass(send: fn(&DeviceAtomicU32), received: fn(&DeviceAtomicU32) -> bool) {
             content: UnsafeCell::new(0),
             flag: DeviceAtomicU32::new(0),
         });
-        let sent = letter.clone();
+        let given = letter.clone();
         let sender = loom::thread::spawn(move || {
             // SAFETY: loom checks it.
-            sent.content.with_mut(|content| unsafe { *content = 1 });
-            send(&sent.flag);
+            given.content.with_mut(|content| unsafe { *content = 1 });
+            send(&given.flag);
         });
         if received(&letter.flag) {
             // SAFETY: loom checks it.
