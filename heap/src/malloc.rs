@@ -20,7 +20,7 @@ use crate::layout;
 use crate::refill::PATIENCE;
 use crate::ticket::Ticket;
 use core::ptr;
-use simt::atomic::{Ordering, fence};
+use simt::atomic::Ordering;
 use simt::lanes::Lanes;
 use simt::{time, warp, with_active_lanes};
 
@@ -290,8 +290,8 @@ impl Core {
                 if self.has_small_slots(wish.class()) {
                     return ptr::null_mut();
                 }
-                // Acquire: whose change was seen in a search, its epoch is seen too.
-                fence(Ordering::Acquire);
+                // The search that ended here, the leader's perhaps, had a fence at its end: whose
+                // change it saw, its epoch is seen too.
                 let epoch = self.epochs(wish.class());
                 match no_run {
                     Some((before, failure)) if before == epoch => {

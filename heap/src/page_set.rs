@@ -122,15 +122,7 @@ impl PageSet {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
     pub fn count(&self) -> u32 {
-        // Acquire: whoever sees a lowered count also sees where the pages went.
-        self.state().load(Ordering::Acquire) as u32
-    }
-
-    /// The count as a hint: what it was said of is not seen.
-    #[must_use]
-    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
-    pub fn count_hint(&self) -> u32 {
-        // Relaxed: a hint.
+        // Relaxed: who decides on NULL has a fence after its search and then reads the epochs.
         self.state().load(Ordering::Relaxed) as u32
     }
 
@@ -160,8 +152,9 @@ impl PageSet {
 
     /// Says that `pages` members taken from word `index` have arrived elsewhere.
     pub fn settle(&self, index: u32, pages: u32) {
-        // Release: pairs with `count`.
-        self.state().fetch_sub(u64::from(pages), Ordering::Release);
+        // Relaxed: it continues the release by which this thread raised this set's epoch, or there
+        // was a fence, or the pages are in use and not to be found.
+        self.state().fetch_sub(u64::from(pages), Ordering::Relaxed);
         self.tidy(index);
     }
 
@@ -176,7 +169,7 @@ impl PageSet {
 
     /// Takes back the announcement of `pages` members.
     pub fn renounce(&self, pages: u32) {
-        // Release: as for `settle`.
+        // Release: who sees the lowered count and has a fence afterwards sees where the pages went.
         self.state().fetch_sub(u64::from(pages), Ordering::Release);
     }
 
@@ -222,16 +215,16 @@ impl PageSet {
     /// Sets bits of a summary word.
     #[inline(always)]
     fn raise_all(&self, index: u32, bits: u64) {
-        // AcqRel here and in `lower`: of a raise and a lower, the later in the order of changes
-        // to this word sees the other's change to the level below.
-        self.summary(index).fetch_or(bits, Ordering::AcqRel);
+        // Release here, acquire in `lower`: a lower that comes after a raise sees the insert before
+        // it, and raises again.
+        self.summary(index).fetch_or(bits, Ordering::Release);
     }
 
     /// Clears the summary bit over word `index`, which was seen empty.
     #[inline(always)]
     fn lower(&self, index: u32) {
         self.summary(index / 64)
-            .fetch_and(!(1 << (index % 64)), Ordering::AcqRel);
+            .fetch_and(!(1 << (index % 64)), Ordering::Acquire);
         if self.word(index).load(Ordering::Relaxed) != 0 {
             self.raise(index);
         }
@@ -287,14 +280,12 @@ impl PageSet {
         let mut begin = from / 64;
         let mut skipped = low_bits(from % 64);
         while begin * 64 < self.word_count {
-            let mut index = begin;
-            for summary in self.summaries(begin) {
+            for (index, summary) in (begin..).zip(self.summaries(begin)) {
                 let here = summary & !skipped;
                 if here != 0 {
                     return Some(index * 64 + here.trailing_zeros());
                 }
                 skipped = 0;
-                index += 1;
             }
             begin += AT_ONCE;
         }
@@ -312,8 +303,7 @@ impl PageSet {
             let round = left;
             let mut begin = 0;
             while begin * 64 < self.word_count {
-                let mut index = begin;
-                for mut summary in self.summaries(begin) {
+                for (index, mut summary) in (begin..).zip(self.summaries(begin)) {
                     if left < summary.count_ones() {
                         while left > 0 {
                             summary &= summary - 1;
@@ -322,7 +312,6 @@ impl PageSet {
                         return index * 64 + summary.trailing_zeros();
                     }
                     left -= summary.count_ones();
-                    index += 1;
                 }
                 begin += AT_ONCE;
             }

@@ -182,8 +182,8 @@ impl Core {
     /// Reads all hints for a slab of a class at once.
     #[inline(always)]
     fn hints(&self, class: u32) -> Hints {
-        let free = self.free_pages().count_hint();
-        let listed = self.listed(class).count_hint();
+        let free = self.free_pages().count();
+        let listed = self.listed(class).count();
         // Relaxed: a hint.
         let installed = self.globals().installed.0.load(Ordering::Relaxed);
         Hints {
@@ -208,7 +208,7 @@ impl Core {
         let listed = self.listed(class);
         for step in 1..=mask {
             let other = self.stripe(class, own_stripe().wrapping_add(step) & mask);
-            let seen = other.glance();
+            let seen = other.look();
             if seen.left() <= 0 {
                 continue;
             }
@@ -403,7 +403,7 @@ impl Core {
     /// become pages again.
     fn eighths_wanted(&self) -> u32 {
         // Relaxed: a hint.
-        let free = self.free_pages().count_hint();
+        let free = self.free_pages().count();
         (free / (self.layout().page_count / 8).max(1)).clamp(1, 6)
     }
 

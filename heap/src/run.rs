@@ -96,12 +96,12 @@ impl Core {
             self.report_misuse(Misuse::Interior, address, 1);
             return;
         }
-        // AcqRel: of two that free the same run, one sees that it is gone; and what this thread
-        // did to the block comes before the pages are free.
+        // Relaxed: atomicity lets one of two that free the same run see that it is gone; `give_run`
+        // releases what this thread did to the block.
         let taken = self.entry(page).compare_exchange(
             entry.0,
             Entry::BLANK.0,
-            Ordering::AcqRel,
+            Ordering::Relaxed,
             Ordering::Relaxed,
         );
         if taken.is_ok() && entry.kind() == Kind::Run {

@@ -148,8 +148,9 @@ impl Core {
     }
 
     fn lower_usage(&self, slab: Slab, amount: u32) {
-        // Release: as in `release`.
-        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Release);
+        // Relaxed: what was done to blocks and bits is released by who did it, in `release`; this
+        // thread has only looked, and publishes its stripe afterwards.
+        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
         self.change_state(slab, before, before - amount);
     }
 
@@ -192,9 +193,9 @@ impl Core {
         self.listed(slab.class())
             .insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
         self.listed(slab.class()).raise_epoch();
-        // The last free may have come before the slab could be found. AcqRel on both sides: of
-        // this and that free's change of the use, the later sees what came before the other.
-        self.usage(slab.page()).fetch_add(0, Ordering::AcqRel) == 0
+        // The last free may have come before the slab could be found. Release: if that free's
+        // change of the use comes after this, it finds the slab; if before, zero is read.
+        self.usage(slab.page()).fetch_add(0, Ordering::Release) == 0
     }
 
     /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and

@@ -31,19 +31,13 @@ impl Stripe {
 
     /// The word as it is now.
     pub fn look(&self) -> Ticket {
-        // Acquire: a slab that has left the stripe is then seen where it went.
-        Ticket(self.word.load(Ordering::Acquire))
-    }
-
-    /// The word as a hint: what it was published with is not seen.
-    pub fn glance(&self) -> Ticket {
-        // Relaxed: `detach` acquires.
+        // Relaxed: `draw` and `detach` acquire, and who decides on NULL has a fence after its search.
         Ticket(self.word.load(Ordering::Relaxed))
     }
 
     /// Replaces the word. Only the crosser may do this.
     pub fn publish(&self, ticket: Ticket) {
-        // Release: pairs with `draw` and `look`.
+        // Release: pairs with `draw` and `detach`, and with the fences after a `look`.
         self.word.store(ticket.0, Ordering::Release);
     }
 
