@@ -47,6 +47,7 @@ mod initialise;
 pub mod inspect;
 pub mod layout;
 mod malloc;
+mod obtain;
 pub mod page_set;
 mod pages;
 mod refill;

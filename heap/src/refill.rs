@@ -1,81 +1,26 @@
-//! Finding a slab for a stripe that ran out.
+//! Drawing from a stripe, and what its crosser does when it ran out.
 //!
-//! The crosser of a stripe lets go of the old slab, finds another, and publishes it; the others
-//! try again for a while, and then help themselves elsewhere (see [`crate::scavenge`]).
+//! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
+//! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). It
+//! lets go of the old slab before it publishes the new one. The others try again for a while, and
+//! then help themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::cold;
 use crate::heap::{Core, Heap, own_stripe};
-use crate::layout::ClassInfo;
 use crate::malloc::Wish;
+use crate::obtain::Search;
 use crate::page_set::WORD_PAGES;
-use crate::pages::Found;
 use crate::slab::Slab;
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 
-/// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
-const SPREAD: u32 = 0x9e37_79b9;
-/// Listed slabs that are looked at before fresh pages are preferred.
-const PROBES: u32 = 8;
-/// Pages are scarce if less than this part of them is free.
-const SCARCE_SHARE: u32 = 8;
-/// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used.
-const REFILLS_TO_GROW: u32 = 4;
-/// A stripe's slabs grow until all stripes of its class could get this many.
-const SLABS_OF_CLASS: u32 = 2;
 /// Attempts after which a group looks elsewhere than at its stripe, which another refills.
 pub(crate) const PATIENCE: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 const MAX_DENSITY: u32 = 5;
-
-/// What a search for a slab gave: a slab that the caller owns and where it came from, or why
-/// there is none. One word, so that it travels in a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Search(u32);
-
-impl Search {
-    /// Flag beside a slab: it was made of free pages; otherwise it comes from its class's set.
-    const FROM_PAGES: u32 = 1 << Slab::BITS;
-    /// No slab, no page.
-    pub const EXHAUSTED: Self = Self(u32::MAX);
-    /// No slab; pages are free, but not side by side.
-    pub const FRAGMENTED: Self = Self(u32::MAX - 1);
-    /// No slab, but something was on its way.
-    pub const UNSETTLED: Self = Self(u32::MAX - 2);
-
-    fn listed(slab: Slab) -> Self {
-        Self(slab.0)
-    }
-
-    fn of_pages(slab: Slab) -> Self {
-        Self(slab.0 | Self::FROM_PAGES)
-    }
-
-    /// The slab.
-    pub fn slab(self) -> Option<Slab> {
-        (self.0 < Self::FROM_PAGES << 1).then_some(Slab(self.0 & (Self::FROM_PAGES - 1)))
-    }
-
-    fn is_of_pages(self) -> bool {
-        self.0 & Self::FROM_PAGES != 0
-    }
-}
-
-/// What a refill looks at before it does anything: guesses, that what it then does verifies.
-#[derive(Clone, Copy)]
-struct Hints {
-    info: ClassInfo,
-    /// Free pages.
-    free: u32,
-    /// Listed slabs of the class.
-    listed: u32,
-    /// Stripes that have a slab.
-    installed: u32,
-}
 
 impl Heap {
     /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
@@ -179,26 +124,6 @@ impl Core {
         self.refill_by_search(stripe, before, reserved)
     }
 
-    /// Reads all hints for a slab of a class at once.
-    #[inline(always)]
-    fn hints(&self, class: u32) -> Hints {
-        let free = self.free_pages().count();
-        let listed = self.listed(class).count();
-        // Relaxed: a hint.
-        let installed = self.globals().installed.0.load(Ordering::Relaxed);
-        Hints {
-            info: self.class_info(class),
-            free,
-            listed,
-            installed,
-        }
-    }
-
-    /// Whether so few pages are free that what other stripes have left should be used up first.
-    fn is_scarce(&self, free: u32) -> bool {
-        free < self.layout().page_count / SCARCE_SHARE
-    }
-
     /// Replaces the slab of a stripe by that of another of its class with all that is left of it:
     /// the word before `reserved` units of it were drawn, or an empty one if no other has any.
     #[inline(never)]
@@ -269,26 +194,6 @@ impl Core {
         self.settle(obtained, slab);
     }
 
-    /// A slab that is found by the few accesses that a search of everything begins with, while the
-    /// stripe keeps its old one: one of the class's listed slabs with room, or, if none is listed and
-    /// pages are not scarce, free pages.
-    fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
-        let class = before.class();
-        if hints.listed != 0 {
-            return self
-                .take_listed(class, PROBES)
-                .map_or(Search::UNSETTLED, Search::listed);
-        }
-        let order = self.wished_order(before, hints);
-        if self.is_scarce(hints.free) || hints.free < 1 << order {
-            return Search::UNSETTLED;
-        }
-        match self.take_block_near(order, scatter(class, order, hints)) {
-            Some(page) => self.make_slab(page, class, order),
-            None => Search::UNSETTLED,
-        }
-    }
-
     /// Reads what [`recycle`](Self::recycle) decides by: slots free, and the lowest word of the
     /// bitmap.
     #[inline(always)]
@@ -340,137 +245,6 @@ impl Core {
             self.relist(slab);
         }
     }
-
-    /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
-    /// or else fresh pages, or else any listed one.
-    #[inline(never)]
-    pub(crate) fn obtain(&self, class: u32) -> Search {
-        let listed = self.listed(class);
-        if listed.count() > 0
-            && let Some(slab) = self.take_listed(class, PROBES)
-        {
-            return Search::listed(slab);
-        }
-        let pages = self.take_pages(class);
-        if pages.slab().is_some() || listed.count() == 0 {
-            return pages;
-        }
-        self.take_listed(class, u32::MAX)
-            .map_or(Search::UNSETTLED, Search::listed)
-    }
-
-    /// Takes a listed slab with room, looking at `probes` of them; any, if all may be looked at.
-    #[inline(never)]
-    fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
-        let listed = self.listed(class);
-        let room = self.eighths_wanted();
-        // Where others do not begin, nor this stripe the last time: the product spreads.
-        let place = own_stripe()
-            .wrapping_add(listed.epoch_hint())
-            .wrapping_mul(SPREAD);
-        let start = share_of(place, listed.word_count());
-        let mut left = probes;
-        let (mut from, mut end) = (start, listed.word_count());
-        loop {
-            let Some(index) = listed.next_word(from).filter(|index| *index < end) else {
-                // Once more from the front, up to where the search began.
-                if start == 0 || end == start {
-                    return None;
-                }
-                (from, end) = (0, start);
-                continue;
-            };
-            // Relaxed: a guess, which `remove` verifies.
-            let mut word = listed.word(index).load(Ordering::Relaxed);
-            while word != 0 {
-                if left == 0 {
-                    return None;
-                }
-                left -= 1;
-                let page = index * WORD_PAGES + word.trailing_zeros();
-                let wanted = probes == u32::MAX || self.looks_roomy(class, page, room);
-                if wanted && listed.remove(page) {
-                    return Some(self.owned_slab(page));
-                }
-                word &= word - 1;
-            }
-            from = index + 1;
-        }
-    }
-
-    /// How many eighths of a listed slab must be free to be preferred to fresh pages: most if there
-    /// are plenty, and the fewer pages are left, the fewer. Slabs that nobody refills from drain and
-    /// become pages again.
-    fn eighths_wanted(&self) -> u32 {
-        // Relaxed: a hint.
-        let free = self.free_pages().count();
-        (free / (self.layout().page_count / 8).max(1)).clamp(1, 6)
-    }
-
-    /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
-    fn take_pages(&self, class: u32) -> Search {
-        let count = self.free_pages().count();
-        let hints = self.hints(class);
-        let least = hints.info.least_order;
-        if count >= 1 << least {
-            let mut order = self.wished_order(Ticket::empty(class), hints) + 1;
-            while order > least {
-                order -= 1;
-                if let Some(page) = self.take_block(order, scatter(class, order, hints)) {
-                    return self.make_slab(page, class, order);
-                }
-            }
-        }
-        let found = self.take_block_anywhere(least);
-        match found.page() {
-            Some(page) => self.make_slab(page, class, least),
-            None if found == Found::UNSETTLED => Search::UNSETTLED,
-            None if count >= 1 << least => Search::FRAGMENTED,
-            None => Search::EXHAUSTED,
-        }
-    }
-
-    /// Order that a new slab for a stripe should have: the usual one at first, and more for a stripe
-    /// that has used up [`REFILLS_TO_GROW`], as long as all stripes of the class can get
-    /// [`SLABS_OF_CLASS`] of the free pages. So what is wanted much is refilled seldom, and what
-    /// is wanted little takes little.
-    fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
-        let info = hints.info;
-        if !before.has_slab() {
-            return info.usual_order;
-        }
-        let slabs = SLABS_OF_CLASS * (self.stripe_mask(before.class()) + 1);
-        let affordable = log2(hints.free).saturating_sub(log2(slabs));
-        let grows = before.generation() % REFILLS_TO_GROW == REFILLS_TO_GROW - 1;
-        let order = (before.order() + u32::from(grows)).min(affordable);
-        // Not `clamp`, which may panic.
-        order.max(info.usual_order).min(info.largest_order)
-    }
-
-    fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
-        let slab = Slab::new(page, class, order);
-        self.found_slab(slab);
-        Search::of_pages(slab)
-    }
-}
-
-/// Where in the free pages to begin to look: the searchers of all stripes spread over as many
-/// pages as they need in all, from the front on.
-fn scatter(class: u32, order: u32, hints: Hints) -> u32 {
-    let pages = hints.installed << order;
-    let place = own_stripe().wrapping_mul(SPREAD) ^ class.wrapping_mul(0x85eb_ca6b);
-    share_of(place, pages)
-}
-
-/// `place / 2^32 * length`: the upper half of the product.
-fn share_of(place: u32, length: u32) -> u32 {
-    ((u64::from(place) * u64::from(length)) >> 32) as u32
-}
-
-/// Binary logarithm, rounded down; 0 of 0.
-#[allow(clippy::manual_ilog2, reason = "ilog2 would bring a panic")]
-fn log2(number: u32) -> u32 {
-    31 - (number | 1).leading_zeros()
 }
 
 /// The ticket by which all that is free in a slab can be drawn. The fuller the slab, the more
