@@ -316,6 +316,59 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
     &ptx[start..start + end]
 }
 
+/// What calls of `malloc` and `free` come to in a function: collectives by their opcodes' beginnings,
+/// for one `malloc` and for one `free`, from `sm_80` on.
+const COLLECTIVES: [(&str, usize, usize); 6] = [
+    ("activemask.", 1, 1),
+    ("match.any.sync.", 2, 4),
+    ("shfl.sync.", 7, 6),
+    ("vote.sync.", 3, 4),
+    ("bar.warp.sync", 3, 2),
+    ("redux.sync.or.", 0, 4),
+];
+
+/// The functions and kernels of a module, from one's head to the next one's.
+fn functions(ptx: &str) -> Vec<&str> {
+    let starts = |line: &str| {
+        [".func", ".visible .func", ".visible .entry"]
+            .iter()
+            .any(|head| line.starts_with(head))
+    };
+    let mut cuts = vec![0];
+    let mut position = 0;
+    for line in ptx.split_inclusive('\n') {
+        if starts(line) {
+            cuts.push(position);
+        }
+        position += line.len();
+    }
+    cuts.push(ptx.len());
+    cuts.windows(2).map(|cut| &ptx[cut[0]..cut[1]]).collect()
+}
+
+/// The compiler does not know that all lanes of a mask must come to the same collective. Where it
+/// makes two ways of one, lanes on the one wait for those on the other: so there must be as many
+/// as were written.
+#[test]
+fn collectives_are_not_multiplied() {
+    let mut seen = 0;
+    for (name, sources) in MODULES {
+        for function in functions(module(sources, (8, 0))) {
+            let counts = COLLECTIVES.map(|(opcode, ..)| {
+                let opcodes = opcodes(function);
+                opcodes.filter(|other| other.starts_with(opcode)).count()
+            });
+            let frees = counts[5] / COLLECTIVES[5].2;
+            let mallocs = counts[0].saturating_sub(frees);
+            let expected = COLLECTIVES.map(|(_, malloc, free)| mallocs * malloc + frees * free);
+            let head = function.lines().next().unwrap_or_default();
+            assert_eq!(counts, expected, "{COLLECTIVES:?} in {head} of the {name}");
+            seen += usize::from(mallocs + frees > 0);
+        }
+    }
+    assert!(seen > 20, "only {seen} functions call malloc or free");
+}
+
 #[test]
 fn timed_kernels_keep_nothing_in_local_memory() {
     for source in BENCH_KERNELS {

@@ -117,10 +117,12 @@ fn or_in_groups(lanes: impl Lanes, group: u32, leads: bool, key: u64, bit: u32) 
     let mut pending = lanes.ballot(shared);
     while pending != 0 {
         let chosen = lanes.shuffle_u64(key, pending.trailing_zeros());
-        let all = lanes.reduce_or(if key == chosen { bit } else { 0 });
-        if key == chosen {
-            result = all;
-        }
+        // All ones in the lanes of the group whose turn it is. Not `if`: of two that ask the same, the
+        // compiler made two ways, each with a reduction of its own, in which lanes wait for those
+        // on the other.
+        let turn = u32::from(key == chosen).wrapping_neg();
+        let all = lanes.reduce_or(bit & turn);
+        result = result & !turn | all & turn;
         pending &= pending - 1;
     }
     result
