@@ -12,8 +12,11 @@ mod host_heap;
 use host_heap::HostHeap;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
+use scatterheap_heap::array::Array;
 use scatterheap_heap::layout::MIN_CAPACITY;
+use scatterheap_heap::page_set::{PageSet, SetState, Sets};
 use scatterheap_heap::{Globals, Heap};
+use scatterheap_simt::atomic::DeviceAtomicU64;
 use scatterheap_simt::emulation::set_sm_id;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -935,5 +938,59 @@ fn a_run_that_moves_is_not_missed() {
         let mine = ground.obtain(2 * PAGE);
         let page = other.join().expect("no panic");
         finish(&ground, vec![rest, gap, mine, page]);
+    });
+}
+
+/// A set of one word, by itself.
+struct OneWord {
+    word: DeviceAtomicU64,
+    summary: DeviceAtomicU64,
+    state: SetState,
+}
+
+impl OneWord {
+    /// Whose only member is page 0.
+    fn new() -> Self {
+        Self {
+            word: DeviceAtomicU64::new(1),
+            summary: DeviceAtomicU64::new(1),
+            state: SetState::of(1),
+        }
+    }
+
+    fn set(&self) -> PageSet {
+        let sets = Sets {
+            states: Array::new(&raw const self.state as u64),
+            summaries: Array::new(&raw const self.summary as u64),
+            words: Array::new(&raw const self.word as u64),
+            word_count: 1,
+            summary_count: 1,
+        };
+        // SAFETY: the arrays have an element each and outlive the set.
+        unsafe { sets.set(0) }
+    }
+
+    fn insert(&self, page: u32) {
+        self.set().announce(1);
+        self.set().insert(0, 1 << page);
+        self.set().raise_epoch();
+    }
+
+    fn remove(&self, page: u32) {
+        if self.set().remove(page) {
+            self.set().settle(0, 1);
+        }
+    }
+}
+
+#[test]
+fn a_summary_shows_what_is_inserted_while_the_last_member_is_removed() {
+    explore(4, || {
+        let ground = Arc::new(OneWord::new());
+        let other = ground.clone();
+        let other = loom::thread::spawn(move || other.insert(1));
+        ground.remove(0);
+        other.join().expect("no panic");
+        assert_eq!(ground.set().next_word(0), Some(0), "page 1 is hidden");
     });
 }
