@@ -49,7 +49,7 @@ pub struct Settings {
     pub heap_bytes: Option<u64>,
     /// Timed launches of each kind; none: what is usual.
     pub samples: Option<u32>,
-    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: under a minute in all.
+    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: seconds on a CPU.
     pub quick: bool,
     /// Different seeds give different sizes and orders.
     pub seed: u64,

@@ -139,7 +139,7 @@ impl Device {
             Selector::Auto => Ok(Self::cuda(0, sources).unwrap_or_else(|_| Self::cpu())),
             #[cfg(not(feature = "cuda"))]
             Selector::Cuda(_) => {
-                let _none = sources;
+                let _ = sources;
                 Err(Error::NoGpuSupport)
             }
             #[cfg(not(feature = "cuda"))]

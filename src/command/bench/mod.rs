@@ -40,7 +40,7 @@ device's own malloc (`cuda` on a GPU, `system` on the CPU), and plug-ins by thei
 so slow that it only takes the cases with few threads: compare lines with the same n.
 
 Examples:
-  scatterheap bench --quick                            everything, in less than a minute
+  scatterheap bench --quick                            all tests, few sizes: seconds on a CPU
   scatterheap bench uniform mixed --device cuda:0      two tests
   scatterheap bench churn --allocator scatterheap --samples 101
   scatterheap bench --peer ./libother.so --output results
@@ -66,7 +66,7 @@ pub struct Arguments {
     /// Timed launches of each kind [default: 21; 5 if quick]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     samples: Option<u32>,
-    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: under a minute, but not
+    /// Fewer sizes, threads, samples, warm-ups, rounds and aging operations: seconds on a CPU, but not
     /// comparable with a full run
     #[arg(long)]
     quick: bool,
