@@ -56,7 +56,9 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * last as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
     let part = place - place.floor();
-    Some(sorted[below] * (1.0 - part) + sorted[above] * part)
+    let (below, above) = (sorted[below], sorted[above]);
+    // Never beyond the two: rounding would put the tenth percentile of equal samples above them.
+    Some((below + (above - below) * part).min(above))
 }
 
 #[cfg(test)]
@@ -70,6 +72,10 @@ mod tests {
         assert_eq!(quantile(&[3.0], 0.9), Some(3.0));
         assert_eq!(quantile(&[1.0, 2.0], 0.5), Some(1.5));
         assert_eq!(quantile(&[1.0, 2.0, 4.0], 0.5), Some(2.0));
+        for share in 0..=100 {
+            let share = f64::from(share) / 100.0;
+            assert_eq!(quantile(&[41.352; 3], share), Some(41.352), "{share}");
+        }
     }
 
     #[test]
