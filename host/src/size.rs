@@ -10,6 +10,9 @@ pub struct Bytes(pub u64);
 /// Units by their binary logarithm.
 const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
+/// The first number of bytes that 64 bits do not hold.
+const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+
 impl fmt::Display for Bytes {
     #[allow(clippy::cast_precision_loss, reason = "for people, three digits do")]
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +66,7 @@ impl FromStr for Bytes {
             reason = "a fraction of a unit is approximate"
         )]
         let bytes = fraction * (1_u64 << shift) as f64;
-        if !(0.0..1e18).contains(&bytes) {
+        if !(0.0..TOO_LARGE).contains(&bytes) {
             return Err(bad());
         }
         #[allow(
@@ -89,6 +92,7 @@ mod tests {
             ("1.5KiB", 1536),
             ("0", 0),
             ("7b", 7),
+            ("6452245.2TiB", 7_094_318_622_661_882_880),
         ] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
@@ -99,6 +103,7 @@ mod tests {
             "-1",
             "1e9",
             "99999999999TiB",
+            "16777216.0TiB",
             "1.2.3K",
             "NaN",
         ] {

@@ -4,6 +4,7 @@
 mod checkers;
 mod demo;
 mod executables;
+mod fuzz;
 mod gpu_bundle;
 mod model;
 mod mutate;
@@ -38,6 +39,7 @@ enum Task {
     Demo,
     Test(test::TestArguments),
     Model(model::ModelArguments),
+    Fuzz(fuzz::FuzzArguments),
     Record(record::RecordArguments),
     GpuBundle(gpu_bundle::BundleArguments),
 }
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Task::Demo => demo::run(),
         Task::Test(arguments) => test::run(&arguments),
         Task::Model(arguments) => model::run(arguments),
+        Task::Fuzz(arguments) => fuzz::run(arguments),
         Task::Record(arguments) => record::run(arguments),
         Task::GpuBundle(arguments) => gpu_bundle::run(arguments),
     };

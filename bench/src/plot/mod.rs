@@ -19,7 +19,7 @@ mod read;
 mod style;
 
 pub use error::{Error, Result};
-pub use read::{merge, read};
+pub use read::{merge, read, read_from};
 
 use crate::flaw::sound;
 use crate::row::Row;
@@ -44,6 +44,14 @@ pub struct Picture {
     svg: String,
 }
 
+impl Picture {
+    /// What its file holds.
+    #[must_use]
+    pub fn svg(&self) -> &str {
+        &self.svg
+    }
+}
+
 /// Draws every plot that there are rows for. `machine` is shown under each title: where and when it was measured.
 ///
 /// # Errors
@@ -54,10 +62,21 @@ pub fn draw_all(rows: &[Row], machine: &str) -> Result<Vec<Picture>> {
     let mut pictures = Vec::new();
     for (name, draw) in PLOTS {
         if let Some(svg) = draw(&rows, machine)? {
+            // Names and titles may be any text, and viewers refuse the whole plot for one character.
+            let svg = svg.replace(|character| !is_xml(character), "\u{fffd}");
             pictures.push(Picture { name, svg });
         }
     }
     Ok(pictures)
+}
+
+/// Whether XML may have a character at all, escaped or not.
+fn is_xml(character: char) -> bool {
+    match character {
+        '\t' | '\n' | '\r' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        _ => character >= ' ',
+    }
 }
 
 /// Writes plots into a directory, which is made if need be, and gives the files' paths. Plots of an earlier run that

@@ -5,6 +5,7 @@ use crate::row::Row;
 use csv::{Position, Reader, StringRecord};
 use std::collections::HashMap;
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 const COLUMNS: [&str; 6] = ["test", "allocator", "size", "n", "metric", "value"];
@@ -20,20 +21,26 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
         path: path.to_owned(),
         source,
     })?;
-    let refuse = |message: &str| Error::NoTable {
-        path: path.to_owned(),
-        message: message.to_owned(),
-    };
     if path.is_dir() {
-        return Err(refuse("it is a directory: give a CSV file in it"));
+        return Err(no_table(path, "it is a directory: give a CSV file in it"));
     }
-    let mut reader = Reader::from_reader(file);
+    read_from(file, path)
+}
+
+/// Reads a table from wherever it comes; `path` is for messages.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_from(source: impl Read, path: &Path) -> Result<Vec<Row>> {
+    let mut reader = Reader::from_reader(source);
     let head = reader
         .headers()
         .map_err(|error| explain(path, &error))?
         .clone();
     if head.is_empty() {
-        return Err(refuse(
+        return Err(no_table(
+            path,
             "it is empty: give what `scatterheap bench --output` wrote",
         ));
     }
@@ -51,6 +58,13 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
     let records = reader.records();
     let records = records.map(|record| record.map_err(|error| explain(path, &error)));
     records.map(|record| row_of(path, &record?)).collect()
+}
+
+fn no_table(path: &Path, message: &str) -> Error {
+    Error::NoTable {
+        path: path.to_owned(),
+        message: message.to_owned(),
+    }
 }
 
 /// A line as a row: sizes and threads are whole numbers, values finite and not negative.

@@ -206,6 +206,14 @@ fn cases_with_a_flaw_are_not_drawn() {
 }
 
 #[test]
+fn a_name_may_have_any_character() {
+    let times = [(16, 10.0), (64, 20.0)];
+    let rows = times.map(|(size, time)| row("uniform", "a\u{1}b", size, 1024, "alloc_us", time));
+    let pictures = write(&rows);
+    assert!(texts(&pictures[0].1).contains(&"a\u{fffd}b".to_owned()));
+}
+
+#[test]
 fn plots_of_an_earlier_run_are_removed() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let write = |rows: &[Row]| {

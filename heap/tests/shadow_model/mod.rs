@@ -16,6 +16,7 @@ use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{Position, set_position};
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What stands in memory that nobody wrote.
 const DIRT: u8 = 0xa5;
@@ -87,18 +88,28 @@ pub fn index(number: u64) -> usize {
     usize::try_from(number).expect("64 bit")
 }
 
-/// Offsets of the bytes of a block that are written and checked: all of a small block, the
-/// ends and a sample of a large one.
-fn sample(bytes: u64) -> impl Iterator<Item = u64> {
-    const DENSE: u64 = 2048;
-    let middle = DENSE.min(bytes)..bytes.saturating_sub(DENSE).max(DENSE.min(bytes));
-    (0..DENSE.min(bytes))
-        .chain(middle.clone().step_by(index((bytes / 16_384).max(509))))
-        .chain(middle.end..bytes)
+/// Bytes at each end of a block that are all written and checked.
+const DENSE: usize = 2048;
+
+/// What is written and checked of a block: all of a small one, the ends and a sample of a large one.
+fn sample(bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let dense = DENSE as u64;
+    let begin = dense.min(bytes);
+    let end = bytes.saturating_sub(dense).max(begin);
+    let step = index((bytes / 16_384).max(509));
+    [0..begin, end..bytes]
+        .into_iter()
+        .chain((begin..end).step_by(step).map(|offset| offset..offset + 1))
 }
 
-fn pattern(owner: u64, offset: u64) -> u8 {
-    (owner.wrapping_mul(31) ^ offset ^ (offset >> 8)).to_le_bytes()[0]
+/// What stands at these offsets of a block, at most [`DENSE`].
+fn pattern(owner: u64, offsets: Range<u64>, buffer: &mut [u8; DENSE]) -> &[u8] {
+    let letterhead = owner.wrapping_mul(31);
+    let length = index(offsets.end - offsets.start);
+    for (byte, offset) in buffer.iter_mut().zip(offsets) {
+        *byte = (letterhead ^ offset ^ (offset >> 8)).to_le_bytes()[0];
+    }
+    &buffer[..length]
 }
 
 impl<'a> Shadow<'a> {
@@ -226,25 +237,36 @@ impl<'a> Shadow<'a> {
     }
 
     fn fill(address: u64, block: Block) {
-        for offset in sample(block.bytes) {
+        let mut buffer = [0; DENSE];
+        for offsets in sample(block.bytes) {
+            let begin = index(offsets.start);
+            let pattern = pattern(block.owner, offsets, &mut buffer);
             // SAFETY: the block has that many bytes and is ours.
             unsafe {
-                (address as *mut u8)
-                    .add(index(offset))
-                    .write(pattern(block.owner, offset));
-            };
+                let place = (address as *mut u8).add(begin);
+                place.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());
+            }
         }
     }
 
     fn check(address: u64, block: Block, bytes: u64) {
-        for offset in sample(block.bytes).filter(|offset| *offset < bytes) {
+        let mut buffer = [0; DENSE];
+        for offsets in sample(block.bytes) {
+            let offsets = offsets.start.min(bytes)..offsets.end.min(bytes);
+            let begin = index(offsets.start);
+            let pattern = pattern(block.owner, offsets, &mut buffer);
             // SAFETY: as in `fill`.
-            let found = unsafe { (address as *const u8).add(index(offset)).read() };
-            assert_eq!(
-                found,
-                pattern(block.owner, offset),
-                "byte {offset} of {block:?}"
-            );
+            let found = unsafe {
+                let place = (address as *const u8).add(begin);
+                std::slice::from_raw_parts(place, pattern.len())
+            };
+            // At once, and byte by byte only if something is wrong.
+            if found != pattern {
+                let mut bytes = found.iter().zip(pattern);
+                let wrong = bytes.position(|(found, expected)| found != expected);
+                let offset = begin + wrong.unwrap_or(0);
+                panic!("byte {offset} of {block:?} was changed");
+            }
         }
     }
 
