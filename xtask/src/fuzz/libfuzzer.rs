@@ -220,4 +220,42 @@ mod tests {
         told.hear("==1== ERROR: libFuzzer: timeout after 60 seconds");
         assert_eq!(told.complaint.as_deref(), Some("timeout after 60 seconds"));
     }
+
+    /// Runs a script as if it were a program of libFuzzer.
+    #[cfg(unix)]
+    fn run_script(script: &str) -> Result<Slice> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("program");
+        // Written by another process: while any of this one has it open, it cannot be started.
+        let write = "printf '#!/bin/sh\\n%s' \"$1\" > \"$0\" && chmod +x \"$0\"";
+        let mut writer = Command::new("sh");
+        writer.args(["-c", write]).arg(&program).arg(script);
+        crate::process::run(&mut writer).expect("it can be written");
+        let fuzzer = Fuzzer {
+            program,
+            found: directory.path().join("found"),
+            committed: directory.path().join("committed"),
+            failures: directory.path().join("failures"),
+        };
+        fuzzer.run(1, 10, |_, _| {})
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_fails_names_its_input_or_is_at_fault() {
+        let slice = run_script("echo '#10 DONE cov: 3 corp: 2/9b' >&2").expect("it ends well");
+        assert_eq!((slice.status.runs, slice.failure), (10, None));
+
+        let failing = "echo 'Test unit written to x/crash-1' >&2; echo bad >&2; exit 77";
+        let slice = run_script(failing).expect("there is an input");
+        let failure = slice.failure.expect("it fails");
+        assert_eq!(failure.input, PathBuf::from("x/crash-1"));
+        assert_eq!(failure.complaint, "bad");
+
+        let Err(error) = run_script("echo no luck >&2; exit 3") else {
+            panic!("it names no input");
+        };
+        assert!(error.to_string().contains("exit status: 3"), "{error}");
+        assert!(error.to_string().ends_with("no luck"), "{error}");
+    }
 }
