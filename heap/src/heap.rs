@@ -10,6 +10,7 @@
 
 use crate::array::Array;
 use crate::counters::{ClassCounters, MISUSES, Misuse};
+use crate::growth::Growth;
 use crate::layout::{ClassInfo, Layout, StripeTable};
 use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
@@ -59,30 +60,46 @@ pub struct Core {
     counters: Array<ClassCounters>,
     sets: Sets,
     classes: Array<ClassInfo>,
+    growth: Growth,
     layout: Layout,
+    padding: [u64; 29],
 }
 
 /// What changes and belongs to no class and no page.
 #[repr(C)]
 pub struct Globals {
-    /// Stripes that have a slab.
-    pub installed: Padded,
+    /// What refills look at.
+    pub shared: Shared,
     /// Refused frees by [`Misuse`].
     pub misuses: [DeviceAtomicU64; MISUSES],
     /// The first refused address of each kind.
     pub first_misused: [DeviceAtomicU64; MISUSES],
 }
 
-/// A counter alone on its cache line.
+/// What refills look at, alone on a cache line.
 #[repr(C, align(128))]
-pub struct Padded(pub DeviceAtomicU32);
+pub struct Shared {
+    /// Stripes that have a slab.
+    pub installed: DeviceAtomicU32,
+    /// Pages that have memory and can be used, see [`crate::growth`].
+    pub admitted: DeviceAtomicU32,
+    /// Pages that the heap should have.
+    pub wanted: DeviceAtomicU32,
+    /// 1 while a thread reads the mailbox.
+    pub lease: DeviceAtomicU32,
+}
 
 impl Globals {
-    /// All zero.
+    /// Those of an empty heap with `pages` pages.
     #[must_use]
-    pub fn zero() -> Self {
+    pub fn new(pages: u32) -> Self {
         Self {
-            installed: Padded(DeviceAtomicU32::new(0)),
+            shared: Shared {
+                installed: DeviceAtomicU32::new(0),
+                admitted: DeviceAtomicU32::new(pages),
+                wanted: DeviceAtomicU32::new(0),
+                lease: DeviceAtomicU32::new(0),
+            },
             misuses: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
             first_misused: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
         }
@@ -122,8 +139,22 @@ impl Core {
                 summary_count: layout.summary_words(),
             },
             classes: Array::new(at(layout.offsets.classes)),
+            growth: Growth::none(layout.page_count),
             layout,
+            padding: [0; 29],
         }
+    }
+
+    /// The head of a heap that grows.
+    #[must_use]
+    pub fn growing(self, growth: Growth) -> Self {
+        Self { growth, ..self }
+    }
+
+    /// How the heap grows.
+    #[must_use]
+    pub fn growth(&self) -> &Growth {
+        &self.growth
     }
 
     /// The heap.

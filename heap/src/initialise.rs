@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::counters::ClassCounters;
 use crate::heap::{Globals, Heap};
-use crate::page_set::{SetState, low_bits};
+use crate::page_set::{SetState, WORD_PAGES, low_bits};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
@@ -54,6 +54,7 @@ impl Heap {
         let offsets = &layout.offsets;
         let classes = u64::from(layout.class_count);
         let pages = u64::from(layout.page_count);
+        let admitted = self.core().growth().pages;
         let (set_words, summary_words) = (layout.set_words(), layout.summary_words());
         // Only the first set, the free pages, begins full.
         let bit_words = |index, words: u32, bits: u32| {
@@ -63,23 +64,23 @@ impl Heap {
         let sets = u64::from(layout.set_count());
         // SAFETY: the layout has room for each of these arrays.
         unsafe {
-            share.write(at(offsets.globals), 1, |_| Globals::zero());
+            share.write(at(offsets.globals), 1, |_| Globals::new(admitted));
             share.write(at(offsets.classes), classes, |class| {
                 layout.class_info(class)
             });
             share.write(at(offsets.counters), classes + 1, |_| ClassCounters::zero());
             share.write(at(offsets.set_states), sets, |set| {
-                SetState::of(if set == 0 { layout.page_count } else { 0 })
+                SetState::of(if set == 0 { admitted } else { 0 })
             });
             share.write(
                 at(offsets.set_summaries),
                 sets * u64::from(summary_words),
-                |index| bit_words(index, summary_words, set_words),
+                |index| bit_words(index, summary_words, admitted.div_ceil(WORD_PAGES)),
             );
             share.write(
                 at(offsets.set_words),
                 sets * u64::from(set_words),
-                |index| bit_words(index, set_words, layout.page_count),
+                |index| bit_words(index, set_words, admitted),
             );
             share.write(
                 at(offsets.stripes),

@@ -41,6 +41,7 @@ mod cold;
 pub mod counters;
 pub mod entry;
 mod free;
+pub mod growth;
 mod heap;
 mod initialise;
 #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
@@ -58,5 +59,5 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
-pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Padded};
+pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Shared};
 pub use initialise::Share;

@@ -14,6 +14,7 @@
 
 use crate::class;
 use crate::cold;
+use crate::counters::Failure;
 use crate::entry::Entry;
 use crate::heap::{COUNT_BYTES, Core, Heap};
 use crate::layout;
@@ -274,35 +275,26 @@ impl Heap {
     }
 }
 
+/// What a lane tried before it would give NULL.
+#[derive(Default)]
+struct Tried {
+    /// A search for a run: the epochs before it, and why there was none.
+    run: Option<(u32, Failure)>,
+    /// How many pages the heap had before the last search.
+    among: Option<u32>,
+}
+
 impl Core {
     /// Allocates a slot for a lane that got none in its first attempt, whose group drew `ticket`.
-    ///
-    /// Where slots are larger than a page, no slab may fit the free pages, because its pages must be
-    /// aligned, though a run of them would do. NULL is right then if neither a slot nor a run is
-    /// found and nothing moved from before the one search to after the other.
     #[cold]
     #[inline(never)]
     pub(crate) fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
         let (mut ticket, mut attempt) = (drawn, 0);
-        let mut no_run = None;
+        let mut tried = Tried::default();
         loop {
             if ticket == Ticket::EXHAUSTED {
-                if self.has_small_slots(wish.class()) {
-                    return ptr::null_mut();
-                }
-                // The search that ended here, the leader's perhaps, had a fence at its end: whose
-                // change it saw, its epoch is seen too.
-                let epoch = self.epochs(wish.class());
-                match no_run {
-                    Some((before, failure)) if before == epoch => {
-                        self.counters(wish.class()).count_failures(failure, 1);
-                        return ptr::null_mut();
-                    }
-                    _ => {}
-                }
-                match self.take_run_for(bytes, 1) {
-                    Ok(block) => return block,
-                    Err(failure) => no_run = Some((epoch, failure)),
+                if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
+                    return block;
                 }
                 attempt = PATIENCE;
             } else if ticket.left() > 0 {
@@ -318,6 +310,42 @@ impl Core {
                 return block;
             }
         }
+    }
+
+    /// What is left to a lane for which no slot was found: a block, or NULL, or to search again.
+    ///
+    /// Where slots are larger than a page, no slab may fit the free pages, because its pages must be
+    /// aligned, though a run of them would do. NULL is right then if neither a slot nor a run is
+    /// found and nothing moved from before the one search to after the other. And the heap may
+    /// grow.
+    fn try_otherwise(&self, wish: Wish, bytes: u64, tried: &mut Tried) -> Option<*mut u8> {
+        let class = wish.class();
+        let mut failure = Failure::Exhausted;
+        if self.has_small_slots(class) {
+            if !self.is_growing() {
+                // Counted by who searched.
+                return Some(ptr::null_mut());
+            }
+        } else {
+            // The search that ended here, the leader's perhaps, had a fence at its end: whose
+            // change it saw, its epoch is seen too.
+            let epoch = self.epochs(class);
+            match tried.run {
+                Some((before, cause)) if before == epoch => failure = cause,
+                _ => match self.take_run_for(bytes, 1) {
+                    Ok(block) => return Some(block),
+                    Err(failure) => {
+                        tried.run = Some((epoch, failure));
+                        return None;
+                    }
+                },
+            }
+        }
+        if self.may_search_again(&mut tried.among, 1 << self.class_info(class).least_order) {
+            return None;
+        }
+        self.counters(class).count_failures(failure, 1);
+        Some(ptr::null_mut())
     }
 
     /// Whether slots of a class fit a page.

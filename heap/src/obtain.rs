@@ -76,7 +76,7 @@ impl Core {
         let free = self.free_pages().count();
         let listed = self.listed(class).count();
         // Relaxed: a hint.
-        let installed = self.globals().installed.0.load(Ordering::Relaxed);
+        let installed = self.globals().shared.installed.load(Ordering::Relaxed);
         Hints {
             info: self.class_info(class),
             free,
@@ -87,7 +87,7 @@ impl Core {
 
     /// Whether so few pages are free that what other stripes have left should be used up first.
     pub(crate) fn is_scarce(&self, free: u32) -> bool {
-        free < self.layout().page_count / SCARCE_SHARE
+        free < self.admitted_hint() / SCARCE_SHARE
     }
 
     /// A slab that is found by the few accesses that a search of everything begins with, while the
@@ -173,7 +173,7 @@ impl Core {
     fn eighths_wanted(&self) -> u32 {
         // Relaxed: a hint.
         let free = self.free_pages().count();
-        (free / (self.layout().page_count / 8).max(1)).clamp(1, 6)
+        (free / (self.admitted_hint() / 8).max(1)).clamp(1, 6)
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.

@@ -171,6 +171,15 @@ impl Core {
         Found::nothing(search.seen, count)
     }
 
+    /// Takes the `length` pages from `first` on, for good; false if one of them is not free.
+    pub(crate) fn take_exactly(&self, first: u32, length: u32) -> bool {
+        let taken = claim_run(&self.free_pages(), first, length);
+        if taken {
+            self.settle_pages(first, length);
+        }
+        taken
+    }
+
     /// Says that pages that were taken are in use, or can be found elsewhere.
     pub(crate) fn settle_pages(&self, first: u32, length: u32) {
         let pages = self.free_pages();

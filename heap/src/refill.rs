@@ -142,7 +142,10 @@ impl Core {
             let ticket = if other.detach(seen) {
                 self.let_go(before);
                 // Relaxed: a hint.
-                self.globals().installed.0.fetch_sub(1, Ordering::Relaxed);
+                self.globals()
+                    .shared
+                    .installed
+                    .fetch_sub(1, Ordering::Relaxed);
                 stripe.publish(seen.without(reserved).following(before));
                 listed.raise_epoch();
                 seen
@@ -163,7 +166,10 @@ impl Core {
             self.uninstall(ticket_slab(before), 0);
         } else {
             // Relaxed: a hint for the size of slabs.
-            self.globals().installed.0.fetch_add(1, Ordering::Relaxed);
+            self.globals()
+                .shared
+                .installed
+                .fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -183,7 +189,10 @@ impl Core {
             return ticket;
         }
         // Relaxed: a hint.
-        self.globals().installed.0.fetch_sub(1, Ordering::Relaxed);
+        self.globals()
+            .shared
+            .installed
+            .fetch_sub(1, Ordering::Relaxed);
         stripe.publish(Ticket::empty(class).following(before));
         Ticket::empty(class)
     }
@@ -192,6 +201,9 @@ impl Core {
     fn arrived(&self, obtained: Search, slab: Slab) {
         self.listed(slab.class()).raise_epoch();
         self.settle(obtained, slab);
+        if obtained.is_of_pages() {
+            self.look_ahead();
+        }
     }
 
     /// Reads what [`recycle`](Self::recycle) decides by: slots free, and the lowest word of the

@@ -3,6 +3,7 @@
 use crate::counters::{Failure, Misuse};
 use crate::entry::{Entry, Kind};
 use crate::heap::{COUNT_BYTES, Core, own_stripe};
+use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
@@ -26,24 +27,34 @@ impl Core {
             counters.count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
         }
-        match self.take_run_for(bytes, alignment) {
-            Ok(block) => block,
-            Err(failure) => {
+        let mut searched = None;
+        loop {
+            let failure = match self.take_run_for(bytes, alignment) {
+                Ok(block) => return block,
+                Err(failure) => failure,
+            };
+            if !self.may_search_again(&mut searched, self.run_length(bytes)) {
                 counters.count_failures(failure, 1);
-                ptr::null_mut()
+                return ptr::null_mut();
             }
         }
     }
 
+    /// Pages of a run for `bytes`, at most the capacity.
+    #[allow(clippy::cast_possible_truncation, reason = "at most the page count")]
+    fn run_length(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(1 << self.page_shift) as u32
+    }
+
     /// Takes a run of pages for `bytes`, at most the capacity, or says why there is none.
     pub(crate) fn take_run_for(&self, bytes: u64, alignment: u64) -> Result<*mut u8, Failure> {
-        #[allow(clippy::cast_possible_truncation, reason = "at most the page count")]
-        let length = bytes.div_ceil(1 << self.page_shift) as u32;
+        let length = self.run_length(bytes);
         let first = self.find_run(length, alignment)?;
         // Relaxed: whoever frees the block got it from this thread.
         self.entry(first)
             .store(Entry::run(length).0, Ordering::Relaxed);
         self.settle_pages(first, length);
+        self.look_ahead();
         if self.flags & COUNT_BYTES != 0 {
             self.run_counters().count_served(bytes);
         }
@@ -80,8 +91,9 @@ impl Core {
     /// Word at which the calling lane begins its search for a run. Small runs begin in the upper
     /// half, away from the slabs.
     fn run_start(&self, length: u32) -> u32 {
-        let words = self.layout().set_words();
-        if length > self.layout().page_count / STARTS {
+        let pages = self.admitted_hint();
+        let words = pages.div_ceil(WORD_PAGES);
+        if length > pages / STARTS {
             return 0;
         }
         let place = (own_stripe().wrapping_mul(7) + simt::warp::lane_id()) % STARTS;

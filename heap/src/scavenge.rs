@@ -38,7 +38,7 @@ impl Look {
 impl Core {
     /// One look everywhere: a ticket with at least one and at most `count` units of the wish's class or a
     /// larger one; an empty ticket, if memory was moving; or [`Ticket::EXHAUSTED`], which is
-    /// counted.
+    /// counted where nothing else can be tried.
     #[cold]
     #[inline(never)]
     pub(crate) fn scavenge(&self, wish: Wish, count: u32) -> Ticket {
@@ -72,8 +72,8 @@ impl Core {
         } else {
             Failure::Exhausted
         };
-        // The others are not lost yet, see `malloc_again`.
-        if self.has_small_slots(class) {
+        // The others are not lost yet, see `try_otherwise`.
+        if self.has_small_slots(class) && !self.is_growing() {
             self.counters(class).count_failures(failure, count);
         }
         Ticket::EXHAUSTED
@@ -201,7 +201,7 @@ impl Core {
                 self.free_pages().announce(slab.pages());
                 if stripe.detach(seen) {
                     // Relaxed: a hint.
-                    globals.installed.0.fetch_sub(1, Ordering::Relaxed);
+                    globals.shared.installed.fetch_sub(1, Ordering::Relaxed);
                     self.uninstall(slab, left);
                     found = true;
                 }

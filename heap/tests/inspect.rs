@@ -402,8 +402,9 @@ impl Judge<'_> {
             }
         };
         match array {
-            // The counter of stripes with a slab; the others are for diagnosis, or padding.
-            0 => found_if(byte < 4),
+            // Stripes with a slab, pages that have memory, the lease; the others are wishes, for
+            // diagnosis, or padding.
+            0 => found_if(byte < 8 || (12..16).contains(&byte)),
             2 => Verdict::Unnoticed,
             3 => found_if(byte % 128 < 4),
             4 => self.summary(bit / 64, bit % 64),

@@ -2,8 +2,9 @@
 //!
 //! A `DeviceAtomic…` is seen consistently by every thread of one GPU (PTX scope `.gpu`) or, on
 //! the CPU, of the process. It must lie in global memory; on PTX it has the layout of its
-//! integer. The meaning of the orderings is that of C++ and of the
+//! integer. A [`SystemAtomicU64`] is seen by the host too (PTX scope `.sys`), and lies in memory that both can
+//! reach. The meaning of the orderings is that of C++ and of the
 //! [PTX memory consistency model](https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model).
 
-pub use crate::backend::atomic::{DeviceAtomicU32, DeviceAtomicU64, fence};
+pub use crate::backend::atomic::{DeviceAtomicU32, DeviceAtomicU64, SystemAtomicU64, fence};
 pub use core::sync::atomic::Ordering;

@@ -1,8 +1,17 @@
-//! Waiting without burning issue slots.
+//! Time: waiting without burning issue slots, and a clock to wait by.
 
 /// Suspends the calling lane for about `nanoseconds` (PTX `nanosleep.u32`: between 0 and twice
 /// that); on the CPU it yields the thread, under an explorer it yields to the scheduler.
 #[inline(always)]
 pub fn nanosleep(nanoseconds: u32) {
     crate::backend::nanosleep(nanoseconds);
+}
+
+/// A clock in nanoseconds, the same for all threads of the device, of which only differences mean
+/// anything. On a GPU it is PTX `%globaltimer`, which may step by a microsecond or more; under an explorer each
+/// look at it takes a microsecond, and nothing else does.
+#[inline(always)]
+#[must_use]
+pub fn now() -> u64 {
+    crate::backend::now()
 }

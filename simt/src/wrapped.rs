@@ -71,3 +71,37 @@ macro_rules! wrapped_atomic {
     };
 }
 pub(crate) use wrapped_atomic;
+
+/// Defines an atomic that the device and the host read and write, over another crate's atomic.
+macro_rules! wrapped_system_atomic {
+    ($name:ident, $inner:path, $integer:ty) => {
+        #[doc = concat!("A `", stringify!($integer), "` that the device and the host read and write.")]
+        #[repr(transparent)]
+        #[derive(Debug)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// A new atomic.
+            #[must_use]
+            pub fn new(value: $integer) -> Self {
+                Self(<$inner>::new(value))
+            }
+
+            /// Reads the value, with acquire semantics.
+            #[inline]
+            #[cfg_attr(loom, track_caller)]
+            pub fn load(&self) -> $integer {
+                self.0.load(Ordering::Acquire)
+            }
+
+            /// Writes the value, with release semantics.
+            #[inline]
+            #[cfg_attr(loom, track_caller)]
+            pub fn store(&self, value: $integer) {
+                self.0.store(value, Ordering::Release);
+            }
+        }
+    };
+}
+
+pub(crate) use wrapped_system_atomic;

@@ -65,6 +65,12 @@ impl Snapshot {
             }
             check.region(region);
         }
+        for page in self.page_count()..self.layout.page_count {
+            if check.is_full() {
+                break;
+            }
+            check.missing_page(page);
+        }
         for set in 0..self.layout.set_count() {
             if check.is_full() {
                 break;
@@ -128,6 +134,12 @@ impl Check<'_> {
             snapshot.base - beyond,
             snapshot.base,
         );
+        let (most, admitted) = (snapshot.layout.page_count, snapshot.globals().admitted);
+        if admitted > most || (snapshot.growth.mailbox == 0 && admitted < most) {
+            self.report(Rule::PageCount, Place::Heap, most.into(), admitted.into());
+        }
+        let lease = snapshot.globals().lease.into();
+        self.expect(Rule::Lease, Place::Heap, 0, lease);
         for class in 0..snapshot.layout.class_count {
             let words = |info| -> [u32; 4] { bytemuck::cast(info) };
             let expected = words(snapshot.layout.class_info(class));
@@ -177,7 +189,7 @@ impl Check<'_> {
         });
         let Some(slab) = slab.filter(|_| ticket.density() <= MAX_DENSITY) else {
             let entry = match ticket.page() {
-                page if page < self.snapshot.layout.page_count => self.snapshot.entry(page),
+                page if page < self.snapshot.page_count() => self.snapshot.entry(page),
                 _ => Entry::BLANK,
             };
             self.report(Rule::StripeSlab, place, entry.0, ticket.0);
@@ -221,6 +233,14 @@ impl Check<'_> {
     fn used_page(&mut self, page: u32) {
         let free = self.snapshot.is_free(page).into();
         self.expect(Rule::PageNotFree, Place::Page(page), 0, free);
+    }
+
+    /// Verifies a page that the heap does not have yet.
+    fn missing_page(&mut self, page: u32) {
+        let (place, entry) = (Place::Page(page), self.snapshot.entry(page));
+        self.expect(Rule::Entry, place, 0, entry.0);
+        self.used_page(page);
+        self.page_without_slab(page);
     }
 
     fn page_without_slab(&mut self, page: u32) {

@@ -4,7 +4,7 @@
 //! size and the field order of the one it mirrors.
 
 use crate::counters::{ClassCounters, FAILURES, MISUSES};
-use crate::heap::Globals;
+use crate::heap::{Globals, Shared};
 use crate::page_set::SetState;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
@@ -16,7 +16,10 @@ use core::mem::offset_of;
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct GlobalWords {
     pub installed: u32,
-    installed_padding: [u32; 31],
+    pub admitted: u32,
+    wanted: u32,
+    pub lease: u32,
+    shared_padding: [u32; 28],
     pub misuses: [u64; MISUSES],
     pub first_misused: [u64; MISUSES],
     padding: [u64; 10],
@@ -24,7 +27,10 @@ pub(super) struct GlobalWords {
 
 const _: () = {
     assert!(size_of::<GlobalWords>() == size_of::<Globals>());
-    assert!(offset_of!(GlobalWords, installed) == offset_of!(Globals, installed));
+    assert!(offset_of!(Shared, installed) == offset_of!(GlobalWords, installed));
+    assert!(offset_of!(Shared, admitted) == offset_of!(GlobalWords, admitted));
+    assert!(offset_of!(Shared, lease) == offset_of!(GlobalWords, lease));
+    assert!(offset_of!(Globals, shared) == 0);
     assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
     assert!(offset_of!(GlobalWords, first_misused) == offset_of!(Globals, first_misused));
 };

@@ -36,6 +36,7 @@ pub use page_map::PageUse;
 pub use violation::{Members, Place, Rule, Violation};
 
 use crate::entry::Entry;
+use crate::growth::Growth;
 use crate::heap::{COUNT_BYTES, Core};
 use crate::layout::{ClassInfo, Layout};
 use crate::page_set::WORD_PAGES;
@@ -52,6 +53,7 @@ pub struct Snapshot {
     layout: Layout,
     base: u64,
     flags: u8,
+    growth: Growth,
 }
 
 impl fmt::Debug for Snapshot {
@@ -93,12 +95,19 @@ impl Snapshot {
                 found: metadata.len() as u64,
             });
         }
-        let (base, flags) = (head.heap().base(), head.heap().flags());
+        let (base, flags, growth) = (head.heap().base(), head.heap().flags(), *head.growth());
         let origin = (head.heap().entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
-        if !fits || bytemuck::bytes_of(&Core::new(layout, origin, base, flags)) != head_bytes {
+        let expected = || match growth.mailbox {
+            0 => Core::new(layout, origin, base, flags),
+            _ => Core::new(layout, origin, base, flags).growing(growth),
+        };
+        if !fits
+            || growth.pages > layout.page_count
+            || bytemuck::bytes_of(&expected()) != head_bytes
+        {
             return Err(InspectError::Head);
         }
         Ok(Self {
@@ -106,6 +115,7 @@ impl Snapshot {
             layout,
             base,
             flags,
+            growth,
         })
     }
 
@@ -119,6 +129,18 @@ impl Snapshot {
     #[must_use]
     pub fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Pages that the heap has so far: fewer than in its layout if it can still grow.
+    #[must_use]
+    pub fn page_count(&self) -> u32 {
+        self.globals().admitted.min(self.layout.page_count)
+    }
+
+    /// Bytes that can be allocated so far.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.page_count()) << self.layout.page_shift
     }
 
     /// Flags that the heap was made with.

@@ -10,8 +10,10 @@ use serde::Serialize;
 /// How full a heap is. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Occupancy {
-    /// Bytes that can be allocated.
+    /// Bytes that can be allocated so far.
     pub capacity: u64,
+    /// Bytes that can be allocated once the heap has grown as far as it can.
+    pub largest_capacity: u64,
     /// Page size.
     pub page_bytes: u64,
     /// What the pages are used for.
@@ -242,7 +244,8 @@ impl Snapshot {
         let internal_fragmentation = internal_fragmentation(&classes);
         classes.retain(ClassOccupancy::has_something_to_say);
         Occupancy {
-            capacity: self.layout.capacity,
+            capacity: self.capacity(),
+            largest_capacity: self.layout.capacity,
             page_bytes: self.layout.page_bytes(),
             pages,
             used_bytes: runs.bytes

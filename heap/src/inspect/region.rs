@@ -45,11 +45,11 @@ impl Region {
 }
 
 impl Snapshot {
-    /// All pages once, in order.
+    /// All pages that the heap has so far, once and in order.
     pub(super) fn regions(&self) -> impl Iterator<Item = Region> + '_ {
         let mut next = 0;
         core::iter::from_fn(move || {
-            (next < self.layout.page_count).then(|| {
+            (next < self.page_count()).then(|| {
                 let region = self.region_at(next);
                 next += region.pages();
                 region
@@ -63,7 +63,7 @@ impl Snapshot {
         }
         let entry = self.entry(page);
         let pages = entry.run_pages();
-        let room = self.layout.page_count - page;
+        let room = self.page_count() - page;
         if entry.kind() == Kind::Run && entry == Entry::run(pages) && (1..=room).contains(&pages) {
             Region::Run { page, pages }
         } else {
@@ -73,7 +73,7 @@ impl Snapshot {
 
     /// The slab that begins at a page: its entry is as the allocator writes it, and it fits.
     pub(super) fn slab_at(&self, page: u32) -> Option<Slab> {
-        if page >= self.layout.page_count {
+        if page >= self.page_count() {
             return None;
         }
         let entry = self.entry(page);
@@ -85,7 +85,7 @@ impl Snapshot {
         let well_formed = entry == Entry::slab(class, order)
             && (info.least_order..=info.largest_order).contains(&order)
             && entry.head(page) == page
-            && page + (1 << order) <= self.layout.page_count;
+            && page + (1 << order) <= self.page_count();
         well_formed.then(|| Slab::new(page, class, order))
     }
 

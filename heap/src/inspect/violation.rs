@@ -79,6 +79,11 @@ pub enum Members {
 pub enum Rule {
     /// The heap's pages begin at a multiple of the page size.
     BaseAligned,
+    /// The heap has as many pages as it was made with, or, if it grows, at most as many as it may
+    /// have.
+    PageCount,
+    /// No thread holds the lease of the mailbox.
+    Lease,
     /// The constants of a class are those of the layout. (Expected and found: the words that
     /// differ first.)
     ClassInfo,
@@ -90,7 +95,7 @@ pub enum Rule {
     RunEntry,
     /// A page that nothing uses is in the free set.
     PageLost,
-    /// A page that is used is not in the free set.
+    /// A page that is used, or has no memory yet, is not in the free set.
     PageNotFree,
     /// A page at which no slab begins has no use.
     StrayUsage,
@@ -135,12 +140,16 @@ impl Rule {
     pub const fn text(self) -> &'static str {
         match self {
             Self::BaseAligned => "the pages begin at a multiple of the page size",
+            Self::PageCount => "the heap has its pages, or fewer if it can grow",
+            Self::Lease => "no thread holds the lease of the mailbox",
             Self::ClassInfo => "a class's constants are the layout's",
             Self::Entry => "an entry is blank, a run's inside the heap, or a slab's",
             Self::SlabEntry => "all pages of a slab carry its entry",
             Self::RunEntry => "entries inside a run are blank",
             Self::PageLost => "a page that nothing uses is in the free set",
-            Self::PageNotFree => "a page that is used is not in the free set",
+            Self::PageNotFree => {
+                "a page that is used, or has no memory yet, is not in the free set"
+            }
             Self::StrayUsage => "a page at which no slab begins has no use",
             Self::StrayBits => "bits are clear where no slot is",
             Self::Usage => "a slab's use is its slots handed out and its stripe's units left",

@@ -5,7 +5,7 @@
 //! that no hardware loses. The price is that a store keeps the release sequence it lands in,
 //! which C++ does not promise. Each ordering passes through [`super::weaken`].
 
-use crate::wrapped::wrapped_atomic;
+use crate::wrapped::{wrapped_atomic, wrapped_system_atomic};
 use core::sync::atomic::Ordering;
 
 #[cfg(loom)]
@@ -20,6 +20,7 @@ pub use shuttle::sync::atomic::fence;
 
 wrapped_atomic!(DeviceAtomicU32, explorer::AtomicU32, u32);
 wrapped_atomic!(DeviceAtomicU64, explorer::AtomicU64, u64);
+wrapped_system_atomic!(SystemAtomicU64, explorer::AtomicU64, u64);
 
 /// Loom's atomics, but that stores are exchanges and that an ordering may be weakened.
 #[cfg(loom)]

@@ -216,3 +216,42 @@ macro_rules! device_atomic {
 
 device_atomic!(DeviceAtomicU32, u32, "32", "b32", "u32", reg32);
 device_atomic!(DeviceAtomicU64, u64, "64", "b64", "u64", reg64);
+
+/// An integer of 64 bits that the device and the host read and write: in host memory that the
+/// device can reach. Only loads and stores: behind PCIe nothing else is atomic for both.
+#[repr(transparent)]
+pub struct SystemAtomicU64(UnsafeCell<u64>);
+
+// SAFETY: every access is atomic, of system scope.
+unsafe impl Sync for SystemAtomicU64 {}
+// SAFETY: the value is a plain integer.
+unsafe impl Send for SystemAtomicU64 {}
+
+impl SystemAtomicU64 {
+    /// A new atomic.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// Reads the value, with acquire semantics.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        let value: u64;
+        // SAFETY: `self` is a valid atomic in memory that the device can reach.
+        unsafe {
+            asm!("ld.acquire.sys.global.u64 {0}, [{1}];", out(reg64) value, in(reg64) self.0.get(), options(nostack));
+        }
+        value
+    }
+
+    /// Writes the value, with release semantics.
+    #[inline(always)]
+    pub fn store(&self, value: u64) {
+        // SAFETY: as in `load`.
+        unsafe {
+            asm!("st.release.sys.global.u64 [{0}], {1};", in(reg64) self.0.get(), in(reg64) value, options(nostack));
+        }
+    }
+}

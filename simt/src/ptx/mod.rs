@@ -60,6 +60,14 @@ pub fn nanosleep(nanoseconds: u32) {
 }
 
 #[inline(always)]
+pub fn now() -> u64 {
+    let nanoseconds: u64;
+    // SAFETY: reads a special register; the value changes, so not `pure`.
+    unsafe { asm!("mov.u64 {0}, %globaltimer;", out(reg64) nanoseconds, options(nomem, nostack)) };
+    nanoseconds
+}
+
+#[inline(always)]
 pub fn trap() -> ! {
     // SAFETY: ends the launch.
     unsafe { nvptx::trap() }
