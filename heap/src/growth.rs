@@ -262,6 +262,7 @@ impl Heap {
     /// # Safety
     ///
     /// No other thread may use the heap meanwhile.
+    #[must_use]
     pub unsafe fn retract(&self, first: u32) -> bool {
         let core = self.core();
         let admitted = core.admitted();

@@ -17,6 +17,7 @@ pub mod replay;
 pub mod size;
 pub mod stress;
 mod tally;
+pub mod virtual_memory;
 
 pub use device::{Device, Grid, KernelSource, Selector};
 pub use error::{Error, Result};

@@ -9,6 +9,7 @@ pub use selector::Selector;
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::virtual_memory::{HostMemory, PhysicalMemory, Reservation};
 use simt::kernel::Kernel;
 use std::fmt;
 use std::sync::Arc;
@@ -225,6 +226,57 @@ impl Device {
         Ok(Memory::new(self.clone(), address, bytes, true))
     }
 
+    /// Physical memory is made and mapped in multiples of this many bytes, a power of two.
+    ///
+    /// # Errors
+    ///
+    /// If the driver fails.
+    pub fn granule(&self) -> Result<u64> {
+        either!(self, device => device.granule())
+    }
+
+    /// Reserves `bytes` addresses, a multiple of the granule, from a multiple of `alignment` on (a
+    /// power of two).
+    ///
+    /// # Errors
+    ///
+    /// If there are not as many, or the driver fails.
+    pub fn reserve(&self, bytes: u64, alignment: u64) -> Result<Reservation> {
+        let granule = self.granule()?;
+        let (bytes, alignment) = (
+            bytes.max(1).next_multiple_of(granule),
+            alignment.max(granule),
+        );
+        let address = either!(self, device => device.reserve(bytes, alignment))?;
+        Ok(Reservation::new(self.clone(), address, bytes))
+    }
+
+    /// Allocates `bytes` of physical memory, rounded up to granules. Its content is undefined.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough.
+    pub fn create_memory(&self, bytes: u64) -> Result<PhysicalMemory> {
+        let bytes = bytes.max(1).next_multiple_of(self.granule()?);
+        let handle = either!(self, device => device.create_memory(bytes))?;
+        Ok(PhysicalMemory::new(self.clone(), handle, bytes))
+    }
+
+    /// Allocates `bytes` of the host's memory that the device can reach.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough, or the driver fails.
+    pub fn allocate_host(&self, bytes: u64) -> Result<HostMemory> {
+        let bytes = bytes.max(1);
+        let addresses = either!(self, device => device.allocate_host(bytes))?;
+        let memory = HostMemory::new(self.clone(), addresses, bytes);
+        let length = usize::try_from(bytes).unwrap_or(0);
+        // SAFETY: just allocated, with that many bytes.
+        unsafe { memory.pointer().write_bytes(0, length) };
+        Ok(memory)
+    }
+
     /// Memory that the caller brings and releases after the last use.
     ///
     /// # Safety
@@ -339,6 +391,31 @@ impl Device {
     /// Raised by each recovery.
     pub(crate) fn generation(&self) -> u64 {
         either!(self, device => device.generation())
+    }
+
+    pub(crate) unsafe fn release_memory(&self, handle: u64) {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.release_memory(handle) });
+    }
+
+    pub(crate) unsafe fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<()> {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.map(address, bytes, handle) })
+    }
+
+    pub(crate) unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.unmap(address, bytes) })
+    }
+
+    pub(crate) unsafe fn cancel_reservation(&self, address: u64, bytes: u64) {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.cancel_reservation(address, bytes) });
+    }
+
+    pub(crate) unsafe fn release_host(&self, pointer: u64, bytes: u64) {
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.release_host(pointer, bytes) });
     }
 
     pub(crate) unsafe fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<()> {

@@ -7,6 +7,8 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
+mod virtual_memory;
+
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
@@ -14,7 +16,7 @@ use cudarc::driver::{DriverError, result, sys};
 use simt::kernel::Kernel;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of the log that the driver's compiler may fill.
@@ -29,7 +31,11 @@ pub(super) struct Cuda {
     name: String,
     capability: (u32, u32),
     multiprocessors: u32,
+    /// What a recovery replaces; read by those who wait for the device too, so without a lock.
+    context: AtomicPtr<sys::CUctx_st>,
     state: Mutex<State>,
+    /// The kernel launched last, to be named if it faulted.
+    last: Mutex<&'static str>,
     lost: AtomicBool,
     generation: AtomicU64,
 }
@@ -47,15 +53,12 @@ impl Drop for Event {
 /// Where a time begins and ends.
 struct Stopwatch(Event, Event);
 
-/// What a recovery replaces.
+/// What a recovery makes anew. It is never locked while the device is waited for.
 struct State {
-    context: CUcontext,
     modules: Vec<CUmodule>,
     functions: HashMap<&'static str, CUfunction>,
     /// PTX of the modules, to load them again.
     sources: Vec<CString>,
-    /// The kernel launched last, to be named if it faulted.
-    last: &'static str,
     /// Bytes of the heap of CUDA's own `malloc`, if they were set.
     malloc_heap: Option<usize>,
 }
@@ -150,12 +153,12 @@ impl Cuda {
                 device,
                 Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
             )?,
+            context: AtomicPtr::new(retain(device)?),
+            last: Mutex::new("none"),
             state: Mutex::new(State {
-                context: retain(device)?,
                 modules: Vec::new(),
                 functions: HashMap::new(),
                 sources: Vec::new(),
-                last: "none",
                 malloc_heap: None,
             }),
             lost: AtomicBool::new(false),
@@ -183,19 +186,25 @@ impl Cuda {
         self.multiprocessors
     }
 
-    /// Locks the state and makes the context current.
-    fn state(&self) -> Result<MutexGuard<'_, State>> {
+    /// Makes the context current for the calling thread.
+    fn enter(&self) -> Result<()> {
         if self.is_lost() {
             return Err(Error::HeapLost);
         }
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Acquire: pairs with `recover`.
+        let context = self.context.load(Ordering::Acquire);
         // SAFETY: the context is retained until the device is dropped.
-        unsafe { result::ctx::set_current(state.context) }.map_err(failed("enter a context"))?;
-        Ok(state)
+        unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))
+    }
+
+    /// Makes the context current and locks the state.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        self.enter()?;
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Turns an error into one that says what became of the device.
-    fn judge(&self, state: &State, action: &'static str, error: DriverError) -> Error {
+    fn judge(&self, action: &'static str, error: DriverError) -> Error {
         use CUresult as Code;
         let fatal = matches!(
             error.0,
@@ -217,15 +226,15 @@ impl Cuda {
         // Release: pairs with `is_lost`.
         self.lost.store(true, Ordering::Release);
         Error::KernelFault {
-            kernel: state.last,
+            kernel: *self.last.lock().unwrap_or_else(PoisonError::into_inner),
             message: text(error),
         }
     }
 
     pub fn memory_info(&self) -> Result<MemoryInfo> {
-        let state = self.state()?;
-        let (free, total) = result::mem_get_info()
-            .map_err(|error| self.judge(&state, "ask for the memory", error))?;
+        self.enter()?;
+        let (free, total) =
+            result::mem_get_info().map_err(|error| self.judge("ask for the memory", error))?;
         Ok(MemoryInfo {
             free: free as u64,
             total: total as u64,
@@ -234,21 +243,21 @@ impl Cuda {
 
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
         let free = self.memory_info()?.free;
-        let state = self.state()?;
+        self.enter()?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the memory is released by `release`.
         unsafe { result::malloc_sync(length) }.map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
-            _ => self.judge(&state, "allocate memory", error),
+            _ => self.judge("allocate memory", error),
         })
     }
 
     pub unsafe fn release(&self, address: u64, _bytes: u64) {
-        if let Ok(state) = self.state() {
+        if self.enter().is_ok() {
             // SAFETY: as the caller promises.
             if let Err(error) = unsafe { result::free_sync(address) } {
                 // There is nobody to tell; a fault is noticed by the next call.
-                let _fault = self.judge(&state, "free memory", error);
+                let _fault = self.judge("free memory", error);
             }
         }
     }
@@ -278,7 +287,7 @@ impl Cuda {
         arguments: &K::Arguments,
     ) -> Result<()> {
         let function = find_function(state, K::NAME)?;
-        state.last = K::NAME;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = K::NAME;
         let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         // SAFETY: the kernel trait promises that the function takes these arguments, by value.
         let launched = unsafe {
@@ -291,29 +300,12 @@ impl Cuda {
                 &mut parameters,
             )
         };
-        launched.map_err(|error| self.judge(state, "launch a kernel", error))
+        launched.map_err(|error| self.judge("launch a kernel", error))
     }
 
     pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
-        let mut state = self.state()?;
-        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
-        let judge = |state: &State, error| self.judge(state, "time a kernel", error);
-        let stream = std::ptr::null_mut();
-        // SAFETY: the events are made here, recorded on the stream of the launch, and destroyed.
-        unsafe {
-            let start = result::event::create(flags).map_err(|error| judge(&state, error))?;
-            let end = result::event::create(flags).map_err(|error| judge(&state, error))?;
-            let recorded = result::event::record(start, stream);
-            let launched = self.launch_locked::<K>(&mut state, grid, arguments);
-            let elapsed = recorded
-                .and_then(|()| result::event::record(end, stream))
-                .and_then(|()| result::event::synchronize(end))
-                .and_then(|()| result::event::elapsed(start, end));
-            let _destroyed = (result::event::destroy(start), result::event::destroy(end));
-            launched?;
-            let milliseconds = elapsed.map_err(|error| judge(&state, error))?;
-            Ok(f64::from(milliseconds) / 1000.0)
-        }
+        // SAFETY: as the caller promises.
+        self.time_calls(|| unsafe { self.launch::<K>(grid, arguments) })
     }
 
     pub fn time_calls<E: From<Error>>(
@@ -330,8 +322,8 @@ impl Cuda {
 
     /// Makes two events, and records the first.
     fn start(&self) -> Result<Stopwatch> {
-        let state = self.state()?;
-        let judge = |error| self.judge(&state, "begin to time", error);
+        self.enter()?;
+        let judge = |error| self.judge("begin to time", error);
         let create = || {
             result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
                 .map(Event)
@@ -345,7 +337,7 @@ impl Cuda {
 
     /// Records the second event and waits for it; the seconds since the first.
     fn stop(&self, stopwatch: &Stopwatch) -> Result<f64> {
-        let state = self.state()?;
+        self.enter()?;
         let Stopwatch(Event(start), Event(end)) = stopwatch;
         // SAFETY: the events are of the current context.
         let milliseconds = unsafe {
@@ -353,7 +345,7 @@ impl Cuda {
                 .and_then(|()| result::event::synchronize(*end))
                 .and_then(|()| result::event::elapsed(*start, *end))
         };
-        let milliseconds = milliseconds.map_err(|error| self.judge(&state, "time calls", error))?;
+        let milliseconds = milliseconds.map_err(|error| self.judge("time calls", error))?;
         Ok(f64::from(milliseconds) / 1000.0)
     }
 
@@ -384,8 +376,8 @@ impl Cuda {
     }
 
     pub fn synchronize(&self) -> Result<()> {
-        let state = self.state()?;
-        result::ctx::synchronize().map_err(|error| self.judge(&state, "wait for a kernel", error))
+        self.enter()?;
+        result::ctx::synchronize().map_err(|error| self.judge("wait for a kernel", error))
     }
 
     pub fn is_lost(&self) -> bool {
@@ -413,7 +405,7 @@ impl Cuda {
         };
         reset.map_err(not_recoverable)?;
         // SAFETY: released when the device is dropped; just retained when made current.
-        state.context = unsafe {
+        let context = unsafe {
             let context = result::primary_ctx::retain(self.device).map_err(not_recoverable)?;
             result::ctx::set_current(context).map_err(not_recoverable)?;
             context
@@ -428,6 +420,8 @@ impl Cuda {
             state.modules.push(module);
         }
         state.sources = sources;
+        // Release: pairs with `enter`.
+        self.context.store(context, Ordering::Release);
         // Release: who sees the new generation sees the new state (and takes the lock anyway).
         self.generation.fetch_add(1, Ordering::Release);
         self.lost.store(false, Ordering::Release);
@@ -435,25 +429,25 @@ impl Cuda {
     }
 
     pub unsafe fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<()> {
-        let state = self.state()?;
+        self.enter()?;
         // SAFETY: as the caller promises.
         unsafe { result::memcpy_htod_sync(address, bytes) }
-            .map_err(|error| self.judge(&state, "copy to the device", error))
+            .map_err(|error| self.judge("copy to the device", error))
     }
 
     pub unsafe fn copy_from(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
-        let state = self.state()?;
+        self.enter()?;
         // SAFETY: as the caller promises.
         unsafe { result::memcpy_dtoh_sync(bytes, address) }
-            .map_err(|error| self.judge(&state, "copy from the device", error))
+            .map_err(|error| self.judge("copy from the device", error))
     }
 
     pub unsafe fn clear(&self, address: u64, bytes: u64) -> Result<()> {
-        let state = self.state()?;
+        self.enter()?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: as the caller promises.
         unsafe { result::memset_d8_sync(address, 0, length) }
-            .map_err(|error| self.judge(&state, "clear memory", error))
+            .map_err(|error| self.judge("clear memory", error))
     }
 }
 

@@ -7,6 +7,8 @@
     reason = "a GPU needs itself for the same calls, and its driver can fail"
 )]
 
+mod virtual_memory;
+
 use super::{Grid, MemoryInfo};
 use crate::error::{Error, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};

@@ -1,0 +1,221 @@
+//! Addresses and physical memory apart from each other, so that what lies at an address can grow.
+//!
+//! A [`Reservation`] is a range of addresses of a device, a [`PhysicalMemory`] is memory without
+//! an address; mapping brings them together. Each is given back when it is dropped. All sizes are
+//! in bytes and multiples of the device's [granule](Device::granule). On a GPU this is CUDA's
+//! [virtual memory management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html),
+//! on the CPU it is `mmap`. Mapping does not wait for kernels, if the driver does not.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Physical memory of a device, without an address of its own.
+#[derive(Debug)]
+pub struct PhysicalMemory {
+    device: Device,
+    handle: u64,
+    bytes: u64,
+    /// The device's generation that it belongs to: it is gone if the device was recovered since.
+    generation: u64,
+}
+
+impl PhysicalMemory {
+    pub(crate) fn new(device: Device, handle: u64, bytes: u64) -> Self {
+        let generation = device.generation();
+        Self {
+            device,
+            handle,
+            bytes,
+            generation,
+        }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_alive(&self) -> bool {
+        self.generation == self.device.generation() && !self.device.is_lost()
+    }
+}
+
+impl Drop for PhysicalMemory {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            // SAFETY: created by the device, mapped nowhere, and nobody has it any more.
+            unsafe { self.device.release_memory(self.handle) };
+        }
+    }
+}
+
+/// A range of addresses of a device, in which physical memory can be mapped.
+#[derive(Debug)]
+pub struct Reservation {
+    device: Device,
+    address: u64,
+    bytes: u64,
+    generation: u64,
+    /// What is mapped, by its offset.
+    mapped: Mutex<BTreeMap<u64, PhysicalMemory>>,
+}
+
+impl Reservation {
+    pub(crate) fn new(device: Device, address: u64, bytes: u64) -> Self {
+        let generation = device.generation();
+        Self {
+            device,
+            address,
+            bytes,
+            generation,
+            mapped: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// First address.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes that have memory.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped().values().map(PhysicalMemory::bytes).sum()
+    }
+
+    /// Whether it is still there: a fault of a kernel takes everything with it.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.generation == self.device.generation() && !self.device.is_lost()
+    }
+
+    fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, PhysicalMemory>> {
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Maps memory at `offset` bytes from the first address, readable and writable by the device.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit there, something is mapped there, or the device fails. The memory is
+    /// given back then.
+    pub fn map(&self, offset: u64, memory: PhysicalMemory) -> Result<()> {
+        let mut mapped = self.mapped();
+        let fits = offset
+            .checked_add(memory.bytes)
+            .is_some_and(|end| end <= self.bytes);
+        let before = mapped.range(..=offset).next_back();
+        let is_free = before.is_none_or(|(begin, other)| begin + other.bytes <= offset)
+            && mapped
+                .range(offset..offset.saturating_add(memory.bytes))
+                .next()
+                .is_none();
+        if !self.is_alive() || !memory.is_alive() {
+            return Err(Error::HeapLost);
+        }
+        if !fits || !is_free || !self.device.is_same(&memory.device) {
+            return Err(Error::OutOfBounds {
+                offset,
+                asked: memory.bytes,
+                bytes: self.bytes,
+            });
+        }
+        // SAFETY: the range is reserved, nothing is mapped there, and the memory is this device's.
+        unsafe {
+            self.device
+                .map(self.address + offset, memory.bytes, memory.handle)?;
+        }
+        mapped.insert(offset, memory);
+        Ok(())
+    }
+
+    /// Takes away the memory that was mapped at `offset`; nothing if none was. Its content stays.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails: then it is still mapped.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may use these addresses from now on, no running kernel either.
+    pub unsafe fn unmap(&self, offset: u64) -> Result<Option<PhysicalMemory>> {
+        let mut mapped = self.mapped();
+        let Some(memory) = mapped.get(&offset) else {
+            return Ok(None);
+        };
+        // SAFETY: mapped by `map`; as the caller promises.
+        unsafe { self.device.unmap(self.address + offset, memory.bytes)? };
+        Ok(mapped.remove(&offset))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.is_alive() {
+            return;
+        }
+        let mapped = std::mem::take(&mut *self.mapped());
+        for (offset, memory) in mapped {
+            // SAFETY: mapped by `map`, and nobody has the addresses any more. An error has nobody
+            // to go to.
+            let _unmapped = unsafe { self.device.unmap(self.address + offset, memory.bytes) };
+        }
+        // SAFETY: reserved by the device; nothing is mapped there.
+        unsafe { self.device.cancel_reservation(self.address, self.bytes) };
+    }
+}
+
+/// Memory of the host that the device can reach, for words that both read and write. All zero at
+/// first.
+#[derive(Debug)]
+pub struct HostMemory {
+    device: Device,
+    pointer: u64,
+    address: u64,
+    bytes: u64,
+    generation: u64,
+}
+
+impl HostMemory {
+    pub(crate) fn new(device: Device, (pointer, address): (u64, u64), bytes: u64) -> Self {
+        let generation = device.generation();
+        Self {
+            device,
+            pointer,
+            address,
+            bytes,
+            generation,
+        }
+    }
+
+    /// Where it is for the host.
+    #[must_use]
+    pub fn pointer(&self) -> *mut u8 {
+        self.pointer as *mut u8
+    }
+
+    /// Address for the device.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if self.generation == self.device.generation() && !self.device.is_lost() {
+            // SAFETY: allocated by the device, and nobody has it any more.
+            unsafe { self.device.release_host(self.pointer, self.bytes) };
+        }
+    }
+}
