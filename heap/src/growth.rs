@@ -35,7 +35,8 @@ pub struct Growth {
     pub patience: u64,
     /// Pages that have memory when the heap is made or reset.
     pub pages: u32,
-    /// More is asked for ahead of need when fewer pages are free.
+    /// More is asked for ahead of need when less than this part of the pages is free: 4 is a
+    /// quarter, 0 is never.
     pub low_water: u32,
 }
 
@@ -95,6 +96,11 @@ impl Mailbox {
     )]
     pub fn request(&self) -> u32 {
         self.request.0.load() as u32
+    }
+
+    /// Forgets what was asked. For the host, while no kernel uses the heap.
+    pub fn clear_request(&self) {
+        self.request.0.store(0);
     }
 
     /// Answers. Written by the host, once the memory is there.
@@ -187,12 +193,14 @@ impl Core {
 
     /// Asks for more memory if little is left, and admits what has come. Never waits.
     pub(crate) fn look_ahead(&self) {
-        if self.growth().low_water > self.free_pages().count() {
-            let admitted = self.admitted();
-            if admitted < self.layout().page_count {
-                self.want(admitted, 1);
-                self.ask();
-            }
+        let share = self.growth().low_water;
+        if share == 0 {
+            return;
+        }
+        let (admitted, free) = (self.admitted(), self.free_pages().count());
+        if free < admitted / share && admitted < self.layout().page_count {
+            self.want(admitted, 1);
+            self.ask();
         }
     }
 

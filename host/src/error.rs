@@ -73,6 +73,32 @@ pub enum Error {
         /// Bytes that would do.
         needed: u64,
     },
+    /// A heap that may become smaller than it is.
+    #[error("a heap of {} was asked for that may become {}: give at least the capacity as the most", Bytes(*.capacity), Bytes(*.most))]
+    MostBelowCapacity {
+        /// Capacity asked for, in bytes.
+        capacity: u64,
+        /// The most that was asked for, in bytes.
+        most: u64,
+    },
+    /// A heap in memory that the caller brought cannot grow.
+    #[error(
+        "a heap in a given region was asked to grow, but only memory of its own can: leave out the region, or the growth"
+    )]
+    GrowthInRegion,
+    /// A heap was asked to grow or shrink, but has its capacity for ever.
+    #[error("a heap of {} was asked to grow or shrink, but it is fixed: build it with a `max_capacity`", Bytes(*.0))]
+    FixedCapacity(u64),
+    /// A heap was asked to become larger than it may be.
+    #[error("{} were asked for in a heap of {}, but it may have {} at most: ask for less, or build it with a larger `max_capacity`", Bytes(*.asked), Bytes(*.capacity), Bytes(*.most))]
+    CannotGrow {
+        /// Capacity asked for, in bytes.
+        asked: u64,
+        /// Bytes that it has.
+        capacity: u64,
+        /// Bytes that it may have.
+        most: u64,
+    },
     /// The driver refused PTX.
     #[error("the driver refused the kernels' PTX ({message}); its log says: {log}")]
     PtxRejected {

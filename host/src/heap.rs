@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
+use crate::growth::{Growing, Growth, Plan};
 use crate::memory::Memory;
 use bytemuck::bytes_of;
 use heap_core::inspect::Snapshot;
@@ -9,11 +10,14 @@ use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
 use simt::kernel::Kernel;
+use std::time::Duration;
 
 /// Threads that write the metadata of a heap.
 const INITIALISERS: u32 = 1 << 18;
 /// Capacity where none is said.
 const DEFAULT_CAPACITY: u64 = 256 << 20;
+/// How long a request waits for the host where nothing is said.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a heap is to be.
 #[derive(Debug)]
@@ -24,6 +28,9 @@ pub struct HeapBuilder<'a> {
     stripes: Option<u32>,
     count_bytes: bool,
     region: Option<(u64, u64)>,
+    max_capacity: Option<u64>,
+    growth: Option<Growth>,
+    patience: Duration,
 }
 
 impl HeapBuilder<'_> {
@@ -44,6 +51,28 @@ impl HeapBuilder<'_> {
     /// internal fragmentation. Costs two atomics a request. Not if nothing is said.
     pub fn count_bytes(mut self, count: bool) -> Self {
         self.count_bytes = count;
+        self
+    }
+
+    /// Bytes that the heap may have once it has grown; its capacity if nothing is said. Addresses
+    /// are reserved for all of it, and metadata allocated. The page size follows from it: a heap that may
+    /// become 1000 times as large has few pages at first.
+    pub fn max_capacity(mut self, bytes: u64) -> Self {
+        self.max_capacity = Some(bytes);
+        self
+    }
+
+    /// When the heap grows by itself; between launches, if nothing is said and it may become
+    /// larger than its capacity.
+    pub fn growth(mut self, growth: Growth) -> Self {
+        self.growth = Some(growth);
+        self
+    }
+
+    /// How long a request waits for the host to map memory, where the heap grows while kernels
+    /// run; two seconds if nothing is said.
+    pub fn growth_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -70,9 +99,11 @@ impl HeapBuilder<'_> {
             .stripes
             .unwrap_or_else(|| self.device.multiprocessors());
         let flags = if self.count_bytes { COUNT_BYTES } else { 0 };
-        let (layout, metadata, pages) = match self.region {
-            Some(region) => self.place_in(region, stripes)?,
-            None => self.allocate(stripes)?,
+        let (layout, metadata, pages) = match (self.region, self.plan()?) {
+            (Some(_), Some(_)) => return Err(Error::GrowthInRegion),
+            (Some(region), None) => self.place_in(region, stripes)?,
+            (None, None) => self.allocate(stripes)?,
+            (None, Some((most, plan))) => self.reserve(stripes, most, plan)?,
         };
         let heap = Heap {
             device: self.device.clone(),
@@ -85,7 +116,38 @@ impl HeapBuilder<'_> {
         Ok(heap)
     }
 
-    fn allocate(&self, stripes: u32) -> Result<(Layout, Memory, Memory)> {
+    /// The most bytes and how to get there, if the heap is to grow.
+    fn plan(&self) -> Result<Option<(u64, Plan)>> {
+        let most = self.max_capacity.unwrap_or(self.capacity);
+        if most < self.capacity {
+            return Err(Error::MostBelowCapacity {
+                capacity: self.capacity,
+                most,
+            });
+        }
+        let usual = if most > self.capacity {
+            Growth::BetweenLaunches
+        } else {
+            Growth::Fixed
+        };
+        let growth = self.growth.unwrap_or(usual);
+        let plan = Plan {
+            capacity: self.capacity,
+            patience: self.patience,
+            live: growth == Growth::Live,
+        };
+        Ok((growth != Growth::Fixed).then_some((most, plan)))
+    }
+
+    fn reserve(&self, stripes: u32, most: u64, plan: Plan) -> Result<(Layout, Memory, Pages)> {
+        lay_out(self.capacity, stripes)?;
+        let layout = lay_out(most, stripes)?;
+        let metadata = self.device.allocate(layout.metadata_bytes)?;
+        let growing = Growing::new(self.device, layout, plan)?;
+        Ok((layout, metadata, Pages::Growing(growing)))
+    }
+
+    fn allocate(&self, stripes: u32) -> Result<(Layout, Memory, Pages)> {
         let layout = lay_out(self.capacity, stripes)?;
         let needed = layout.metadata_bytes + page_memory(&layout);
         let too_large = |free| Error::OutOfDeviceMemory {
@@ -103,10 +165,10 @@ impl HeapBuilder<'_> {
         };
         let metadata = allocate(layout.metadata_bytes)?;
         let pages = allocate(page_memory(&layout))?;
-        Ok((layout, metadata, pages))
+        Ok((layout, metadata, Pages::Whole(pages)))
     }
 
-    fn place_in(&self, region: (u64, u64), stripes: u32) -> Result<(Layout, Memory, Memory)> {
+    fn place_in(&self, region: (u64, u64), stripes: u32) -> Result<(Layout, Memory, Pages)> {
         let (address, bytes) = region;
         let too_small = |needed| Error::RegionTooSmall {
             address,
@@ -141,7 +203,7 @@ impl HeapBuilder<'_> {
                 self.device.adopt(pages, layout.capacity),
             )
         };
-        Ok((layout, metadata, pages))
+        Ok((layout, metadata, Pages::Whole(pages)))
     }
 }
 
@@ -163,8 +225,17 @@ pub struct Heap {
     device: Device,
     layout: Layout,
     metadata: Memory,
-    pages: Memory,
+    pub(crate) pages: Pages,
     flags: u8,
+}
+
+/// Where the pages of a heap are.
+#[derive(Debug)]
+pub(crate) enum Pages {
+    /// All of them in one piece of memory.
+    Whole(Memory),
+    /// In memory that grows.
+    Growing(Growing),
 }
 
 impl Heap {
@@ -176,6 +247,9 @@ impl Heap {
             stripes: None,
             count_bytes: false,
             region: None,
+            max_capacity: None,
+            growth: None,
+            patience: PATIENCE,
         }
     }
 
@@ -185,13 +259,22 @@ impl Heap {
         &self.device
     }
 
-    /// Bytes that can be allocated.
+    /// Bytes that can be allocated; it may become more if the heap grows.
     #[must_use]
     pub fn capacity(&self) -> u64 {
+        match &self.pages {
+            Pages::Whole(_) => self.layout.capacity,
+            Pages::Growing(growing) => growing.pieces.capacity(),
+        }
+    }
+
+    /// Bytes that can be allocated once the heap has grown as far as it may.
+    #[must_use]
+    pub fn max_capacity(&self) -> u64 {
         self.layout.capacity
     }
 
-    /// Shape of the heap.
+    /// Shape of the heap, once it has grown as far as it may.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -200,9 +283,10 @@ impl Heap {
     /// Address of the first page.
     #[must_use]
     pub fn base(&self) -> u64 {
-        self.pages
-            .address()
-            .next_multiple_of(self.layout.page_bytes())
+        match &self.pages {
+            Pages::Whole(memory) => memory.address().next_multiple_of(self.layout.page_bytes()),
+            Pages::Growing(growing) => growing.pieces.base(),
+        }
     }
 
     /// The heap as kernels on `device` take it in their arguments.
@@ -218,7 +302,7 @@ impl Heap {
             });
         }
         self.check()?;
-        Ok(*self.core().heap())
+        Ok(*self.fixed_core().heap())
     }
 
     /// The heap as kernels on its own device take it in their arguments.
@@ -230,7 +314,8 @@ impl Heap {
         self.handle_on(&self.device)
     }
 
-    fn core(&self) -> Core {
+    /// The head of the heap, but for what it says of growth: that is not in handles.
+    fn fixed_core(&self) -> Core {
         Core::new(
             self.layout,
             self.metadata.address(),
@@ -239,7 +324,19 @@ impl Heap {
         )
     }
 
-    fn check(&self) -> Result<()> {
+    fn core(&self) -> Core {
+        let core = self.fixed_core();
+        match &self.pages {
+            Pages::Whole(_) => core,
+            Pages::Growing(growing) => core.growing(growing.pieces.constants()),
+        }
+    }
+
+    pub(crate) fn metadata(&self) -> &Memory {
+        &self.metadata
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
         if self.metadata.is_alive() {
             Ok(())
         } else {
@@ -247,7 +344,8 @@ impl Heap {
         }
     }
 
-    /// Launches a kernel on the heap's device.
+    /// Launches a kernel on the heap's device. A heap that grows between launches grows before, if a
+    /// request found no memory since the last launch.
     ///
     /// # Errors
     ///
@@ -258,6 +356,7 @@ impl Heap {
     /// As for [`Device::launch`].
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         self.check()?;
+        self.attend()?;
         // SAFETY: as the caller promises.
         unsafe { self.device.launch::<K>(grid, arguments) }
     }
@@ -295,7 +394,14 @@ impl Heap {
                 return Err(Error::RegionLost);
             }
             let metadata = self.device.allocate(self.layout.metadata_bytes)?;
-            self.pages = self.device.allocate(page_memory(&self.layout))?;
+            self.pages = match &self.pages {
+                Pages::Whole(_) => Pages::Whole(self.device.allocate(page_memory(&self.layout))?),
+                Pages::Growing(growing) => Pages::Growing(Growing::new(
+                    &self.device,
+                    self.layout,
+                    growing.pieces.plan(),
+                )?),
+            };
             self.metadata = metadata;
         }
         self.reset()

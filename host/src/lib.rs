@@ -11,6 +11,7 @@ extern crate scatterheap_simt as simt;
 
 pub mod device;
 pub mod error;
+pub mod growth;
 pub mod heap;
 pub mod memory;
 pub mod replay;
@@ -21,6 +22,7 @@ pub mod virtual_memory;
 
 pub use device::{Device, Grid, KernelSource, Selector};
 pub use error::{Error, Result};
+pub use growth::Growth;
 pub use heap::{Heap, HeapBuilder};
 pub use heap_core::inspect::{self, Occupancy, Snapshot};
 pub use memory::Memory;

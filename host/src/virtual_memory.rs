@@ -198,10 +198,17 @@ impl HostMemory {
         }
     }
 
-    /// Where it is for the host.
+    /// What the host and the device have there. It begins at a multiple of 256.
+    ///
+    /// # Safety
+    ///
+    /// It must be as large, be valid when it is all zero, and allow that the device changes it:
+    /// a structure of atomics.
     #[must_use]
-    pub fn pointer(&self) -> *mut u8 {
-        self.pointer as *mut u8
+    pub unsafe fn get<T>(&self) -> &T {
+        debug_assert!(size_of::<T>() as u64 <= self.bytes && align_of::<T>() <= 256);
+        // SAFETY: as the caller promises.
+        unsafe { &*(self.pointer as *const T) }
     }
 
     /// Address for the device.

@@ -78,6 +78,28 @@ kernel! {
 }
 
 kernel! {
+    /// Every thread that has no block allocates one. So it can be launched again after the heap
+    /// has grown.
+    pub struct AllocateMissing = "scatterheap_kernel_allocate_missing";
+    fn body(arguments: &BlocksArguments) {
+        let Some(index) = arguments.index() else { return };
+        let mut counts = Counts::default();
+        // SAFETY: as in `Allocate`; the array was all zero at first.
+        unsafe {
+            let block = arguments.block(index);
+            if block.address != 0 {
+                return;
+            }
+            let bytes = arguments.sizes.of(index, 0);
+            let address = arguments.heap.malloc(bytes);
+            counts.allocated(&arguments.heap, address, bytes);
+            *block = Block { address: address as u64, bytes };
+            counts.report(arguments.tally);
+        }
+    }
+}
+
+kernel! {
     /// Every thread fills its block.
     pub struct Fill = "scatterheap_kernel_fill";
     fn body(arguments: &BlocksArguments) {

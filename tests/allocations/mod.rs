@@ -1,6 +1,11 @@
 //! Blocks that a test allocates by the kernels that come along, and then looks at.
 
-use scatterheap::kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill, Release};
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use scatterheap::growth::GrownLaunch;
+use scatterheap::kernels::blocks::{
+    Allocate, AllocateMissing, Block, BlocksArguments, CheckAndFree, Fill, Release,
+};
 use scatterheap::kernels::sizes::Sizes;
 use scatterheap::kernels::tally::{COUNTS, Count};
 use scatterheap::simt::kernel::Kernel;
@@ -27,21 +32,37 @@ pub fn sizes(least: u64, most: u64) -> Sizes {
 impl<'a> Allocations<'a> {
     /// Lets `threads` threads allocate a block each.
     pub fn new(heap: &'a Heap, threads: u32, sizes: Sizes) -> Self {
+        let allocations = Self::none(heap, threads, sizes);
+        allocations.launch::<Allocate>(heap);
+        allocations
+    }
+
+    /// Room for a block of each of `threads` threads.
+    pub fn none(heap: &'a Heap, threads: u32, sizes: Sizes) -> Self {
         let device = heap.device();
         let memory = |bytes: usize| {
             let memory = device.allocate(bytes as u64).expect("device memory");
             memory.clear().expect("the device works");
             memory
         };
-        let allocations = Self {
+        Self {
             heap,
             threads,
             blocks: memory(threads as usize * size_of::<Block>()),
             tally: memory(COUNTS * size_of::<u64>()),
             sizes,
-        };
-        allocations.launch::<Allocate>(heap);
-        allocations
+        }
+    }
+
+    /// Lets the threads that have no block allocate one, and the heap grow until all have.
+    pub fn allocate_with_growth(&self) -> GrownLaunch {
+        let grid = Grid::of(self.threads);
+        // SAFETY: as in `launch`.
+        unsafe {
+            self.heap
+                .launch_with_growth::<AllocateMissing>(grid, &self.arguments(self.heap))
+                .expect("the kernel runs")
+        }
     }
 
     /// Fills every block with the pattern of its thread.
@@ -89,8 +110,8 @@ impl<'a> Allocations<'a> {
         self.counted(Count::Nulls)
     }
 
-    fn launch<K: Kernel<Arguments = BlocksArguments>>(&self, heap: &Heap) {
-        let arguments = BlocksArguments {
+    fn arguments(&self, heap: &Heap) -> BlocksArguments {
+        BlocksArguments {
             heap: heap.handle().expect("the heap is there"),
             blocks: self.blocks.address(),
             count: u64::from(self.threads),
@@ -98,7 +119,11 @@ impl<'a> Allocations<'a> {
             first_owner: self.blocks.address(),
             sizes: self.sizes,
             stride: 1,
-        };
+        }
+    }
+
+    fn launch<K: Kernel<Arguments = BlocksArguments>>(&self, heap: &Heap) {
+        let arguments = self.arguments(heap);
         // SAFETY: the array has a block for each thread, and like the tally it lives until the
         // launch has ended. A block that the heap does not own is refused, not touched.
         unsafe {

@@ -18,6 +18,7 @@
 //! A snapshot knows the heap's layout from the heap's own code, not from offsets of its own.
 
 mod check;
+mod counted;
 mod error;
 mod live;
 mod mirror;
@@ -27,6 +28,7 @@ mod region;
 mod violation;
 
 pub use check::MAX_VIOLATIONS;
+pub use counted::{counters_range, failed_requests};
 pub use error::InspectError;
 pub use live::{Leak, LiveBlock};
 pub use occupancy::{

@@ -270,11 +270,10 @@ impl Device {
     pub fn allocate_host(&self, bytes: u64) -> Result<HostMemory> {
         let bytes = bytes.max(1);
         let addresses = either!(self, device => device.allocate_host(bytes))?;
-        let memory = HostMemory::new(self.clone(), addresses, bytes);
         let length = usize::try_from(bytes).unwrap_or(0);
         // SAFETY: just allocated, with that many bytes.
-        unsafe { memory.pointer().write_bytes(0, length) };
-        Ok(memory)
+        unsafe { (addresses.0 as *mut u8).write_bytes(0, length) };
+        Ok(HostMemory::new(self.clone(), addresses, bytes))
     }
 
     /// Memory that the caller brings and releases after the last use.

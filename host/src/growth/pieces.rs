@@ -1,0 +1,218 @@
+//! The memory of a growing heap: pieces mapped one behind the other, and the mailbox in which the
+//! device is told how many pages have memory.
+//!
+//! Invariant: the pages that the mailbox names have memory. It names more only after they were
+//! mapped, and fewer before they are unmapped.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::virtual_memory::{HostMemory, Reservation};
+use heap_core::growth::{Answer, Growth, Mailbox};
+use heap_core::layout::Layout;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Less than this part of the pages free is little, for a heap that grows while kernels run.
+const LOW_WATER: u32 = 4;
+
+/// How a growing heap is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Bytes at first.
+    pub capacity: u64,
+    /// How long a request waits for the host.
+    pub patience: Duration,
+    /// Whether it grows while kernels run.
+    pub live: bool,
+}
+
+/// The pages' memory.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    device: Device,
+    layout: Layout,
+    plan: Plan,
+    range: Reservation,
+    mailbox: HostMemory,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Pages that have memory.
+    pages: u32,
+    /// First page of each piece, and its offset in bytes.
+    pieces: Vec<(u32, u64)>,
+    /// Why the last attempt to map more failed.
+    failure: Option<String>,
+}
+
+impl Pieces {
+    /// Reserves addresses for a heap of that shape, and maps its first piece.
+    pub fn new(device: &Device, layout: Layout, plan: Plan) -> Result<Self> {
+        let range = device.reserve(layout.capacity, layout.page_bytes())?;
+        let mailbox = device.allocate_host(size_of::<Mailbox>() as u64)?;
+        let pieces = Self {
+            device: device.clone(),
+            layout,
+            plan,
+            range,
+            mailbox,
+            state: Mutex::default(),
+        };
+        pieces.answer(0);
+        pieces.map_to(pieces.pages_for(plan.capacity))?;
+        Ok(pieces)
+    }
+
+    /// Address of the first page.
+    pub fn base(&self) -> u64 {
+        self.range.address()
+    }
+
+    pub fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Bytes that have memory.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.state().pages) << self.layout.page_shift
+    }
+
+    /// Why the last attempt to map more failed.
+    pub fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
+    /// What the head of the heap says of its growth.
+    pub fn constants(&self) -> Growth {
+        let patience = u64::try_from(self.plan.patience.as_nanos()).unwrap_or(u64::MAX);
+        Growth {
+            mailbox: self.mailbox.address(),
+            patience: if self.plan.live { patience } else { 0 },
+            pages: self.state().pages,
+            low_water: if self.plan.live { LOW_WATER } else { 0 },
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        // SAFETY: the memory is as large, and a mailbox is two atomics.
+        unsafe { self.mailbox.get() }
+    }
+
+    /// Tells the device how many pages have memory.
+    fn answer(&self, pages: u32) {
+        let is_full = pages == self.layout.page_count;
+        self.mailbox().answer(Answer {
+            pages,
+            closed: is_full || !self.plan.live,
+        });
+    }
+
+    /// Tells the device that no more will come.
+    fn close(&self, pages: u32) {
+        self.mailbox().answer(Answer {
+            pages,
+            closed: true,
+        });
+    }
+
+    /// Pages that have at least `bytes`.
+    fn pages_for(&self, bytes: u64) -> u32 {
+        let pages = bytes.div_ceil(self.layout.page_bytes());
+        u32::try_from(pages)
+            .unwrap_or(u32::MAX)
+            .clamp(1, self.layout.page_count)
+    }
+
+    /// Maps what the device asked for, if it asked for more than there is: at least twice of what
+    /// there is. Gives whether it did.
+    pub fn serve_request(&self) -> Result<bool> {
+        let request = self.mailbox().request().min(self.layout.page_count);
+        let pages = self.state().pages;
+        if request <= pages {
+            return Ok(false);
+        }
+        let doubled = pages.saturating_mul(2).min(self.layout.page_count);
+        let mut mapped = self.map_to(request.max(doubled));
+        if mapped.is_err() && request < doubled {
+            mapped = self.map_to(request);
+        }
+        if let Err(error) = &mapped {
+            let mut state = self.state();
+            state.failure = Some(error.to_string());
+            self.close(state.pages);
+        }
+        mapped.map(|()| true)
+    }
+
+    /// Maps `bytes` more at least.
+    ///
+    /// # Errors
+    ///
+    /// If the heap may not be as large, or there is not enough memory: then nothing changes.
+    pub fn grow(&self, bytes: u64) -> Result<()> {
+        let now = self.capacity();
+        let asked = now.saturating_add(bytes);
+        if asked > self.layout.capacity {
+            return Err(Error::CannotGrow {
+                asked,
+                capacity: now,
+                most: self.layout.capacity,
+            });
+        }
+        self.map_to(self.pages_for(asked))
+    }
+
+    /// Maps one piece behind the others, so that at least `pages` pages have memory.
+    fn map_to(&self, pages: u32) -> Result<()> {
+        let mut state = self.state();
+        if pages <= state.pages {
+            return Ok(());
+        }
+        let granule = self.device.granule()?;
+        let end = |pages: u32| {
+            (u64::from(pages) << self.layout.page_shift)
+                .next_multiple_of(granule)
+                .min(self.range.bytes())
+        };
+        let begin = end(state.pages);
+        let memory = self.device.create_memory(end(pages) - begin)?;
+        self.range.map(begin, memory)?;
+        // The last granule may have room for more pages.
+        let there = u32::try_from(end(pages) >> self.layout.page_shift).unwrap_or(u32::MAX);
+        let first = state.pages;
+        state.pieces.push((first, begin));
+        state.pages = there.clamp(pages, self.layout.page_count);
+        state.failure = None;
+        self.answer(state.pages);
+        Ok(())
+    }
+
+    /// Unmaps pieces, the last one first and never the first one, as long as `retract` takes their
+    /// pages away from the heap, which it is given the first of.
+    ///
+    /// # Safety
+    ///
+    /// No kernel may use the heap meanwhile, but those that `retract` runs.
+    pub unsafe fn shrink(&self, retract: impl Fn(u32) -> Result<bool>) -> Result<()> {
+        // Locked throughout, so that nothing is mapped meanwhile.
+        let mut state = self.state();
+        while let [_, .., (first, offset)] = state.pieces[..] {
+            if !retract(first)? {
+                break;
+            }
+            self.mailbox().clear_request();
+            state.pages = first;
+            self.answer(first);
+            // SAFETY: no kernel uses the heap, and it does not know these pages any more.
+            unsafe { self.range.unmap(offset)? };
+            state.pieces.pop();
+        }
+        Ok(())
+    }
+}
