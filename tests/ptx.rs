@@ -15,7 +15,7 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, growth, initialise, overlap, replay,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -92,8 +92,9 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 14] = [
+const ENTRIES: [&str; 18] = [
     blocks::Allocate::NAME,
+    blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
     blocks::Release::NAME,
     blocks::CheckAndFree::NAME,
@@ -104,6 +105,9 @@ const ENTRIES: [&str; 14] = [
     exhaust::Exhaust::NAME,
     exhaust::Recover::NAME,
     grow::Grow::NAME,
+    growth::Admit::NAME,
+    growth::Retract::NAME,
+    growth::TryMapping::NAME,
     initialise::Initialise::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
@@ -165,7 +169,10 @@ fn fault(opcode: &str) -> Option<&'static str> {
     let parts: Vec<&str> = parts.collect();
     let has = |names: &[&str]| parts.iter().any(|part| names.contains(part));
     let ordered = has(&["relaxed", "acquire", "release", "acq_rel", "sc"]);
-    let scoped = has(&["gpu"]);
+    // Only loads and stores are atomic for the host too.
+    let shared_with_host =
+        has(&["sys"]) && matches!(operation, "ld" | "st") && has(&["acquire", "release"]);
+    let scoped = has(&["gpu"]) || shared_with_host;
     let must_be_ordered = match operation {
         "atom" | "red" | "multimem" | "fence" | "membar" => true,
         // Without ordering and scope they are plain, for memory that one thread owns.
@@ -174,7 +181,7 @@ fn fault(opcode: &str) -> Option<&'static str> {
     };
     if has(&["volatile", "mmio"]) {
         Some("volatile says neither ordering nor scope")
-    } else if has(&["cta", "cluster", "sys"]) {
+    } else if !scoped && has(&["cta", "cluster", "sys"]) {
         Some("the scope is not the device")
     } else if has(&["weak"]) || !must_be_ordered {
         None
@@ -224,6 +231,8 @@ fn the_scanner_lets_pass_what_is_right() {
         "\t@%p1 red.relaxed.gpu.global.add.u64 [%rd7], %rd4;",
         "\tld.acquire.gpu.global.u64 %rd1, [%rd7];",
         "\tst.release.gpu.global.u32 [%rd7], %r1;",
+        "\tld.acquire.sys.global.u64 %rd1, [%rd7];",
+        "\tst.release.sys.global.u64 [%rd7], %rd1;",
         "\tld.v2.b32 \t{%r1, %r2}, [%rd7];",
         "\tld.param.b64 %rd1, [scatterheap_malloc_param_0];",
         "\tst.weak.global.u32 [%rd7], %r1;",

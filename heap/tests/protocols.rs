@@ -13,6 +13,7 @@ use host_heap::HostHeap;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use scatterheap_heap::array::Array;
+use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::layout::MIN_CAPACITY;
 use scatterheap_heap::page_set::{PageSet, SetState, Sets};
 use scatterheap_heap::{Globals, Heap};
@@ -992,5 +993,134 @@ fn a_summary_shows_what_is_inserted_while_the_last_member_is_removed() {
         ground.remove(0);
         other.join().expect("no panic");
         assert_eq!(ground.set().next_word(0), Some(0), "page 1 is hidden");
+    });
+}
+
+/// The smallest heap, of which only the first half has memory, and its mailbox.
+struct GrowingGround {
+    ground: Ground,
+    mailbox: Arc<Mailbox>,
+}
+
+/// Pages that it has at first.
+const FIRST_PAGES: u32 = 8;
+const ALL_PAGES: u32 = 16;
+
+impl GrowingGround {
+    /// A heap whose requests wait for `looks` looks at the clock.
+    fn new(looks: u64, answer: Answer) -> Arc<Self> {
+        let mailbox = Arc::new(Mailbox::new(answer));
+        let growth = Growth {
+            mailbox: Arc::as_ptr(&mailbox) as u64,
+            patience: 1000 * looks,
+            pages: FIRST_PAGES,
+            low_water: 0,
+        };
+        let ground = Ground {
+            host: HostHeap::growing(MIN_CAPACITY, 1, growth),
+            content: (0..u64::from(ALL_PAGES) * SLOTS)
+                .map(|_| UnsafeCell::new(0))
+                .collect(),
+        };
+        Arc::new(Self { ground, mailbox })
+    }
+
+    /// What the host does: gives the pages content that it had before, and says that they are
+    /// there.
+    fn map(&self, closed: bool) {
+        let base = self.ground.heap().base();
+        self.ground.write(base + u64::from(FIRST_PAGES) * PAGE);
+        self.mailbox.answer(Answer {
+            pages: ALL_PAGES,
+            closed,
+        });
+    }
+}
+
+/// Nothing more than at first, but more may come.
+const WAIT: Answer = Answer {
+    pages: FIRST_PAGES,
+    closed: false,
+};
+
+#[test]
+fn who_waits_for_growth_gets_what_the_host_mapped() {
+    explore(3, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        let host = growing.clone();
+        let host = loom::thread::spawn(move || host.map(true));
+        let block = growing.ground.obtain(PAGE);
+        // What the host did to the memory comes before.
+        growing.ground.write(block);
+        host.join().expect("no panic");
+        assert_eq!(growing.mailbox.request(), ALL_PAGES.min(FIRST_PAGES + 1));
+        growing.ground.free(block);
+        growing.ground.free(all);
+        growing.ground.finish();
+    });
+}
+
+#[test]
+fn two_wait_for_growth_and_one_admits_the_pages() {
+    explore(2, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        growing.map(true);
+        let other = growing.clone();
+        let other = loom::thread::spawn(move || {
+            let block = other.ground.obtain(SLOT);
+            other.ground.write(block);
+            block
+        });
+        let mine = growing.ground.obtain(2 * PAGE);
+        growing.ground.write_pages(mine, 2 * PAGE);
+        let block = other.join().expect("no panic");
+        for block in [block, mine, all] {
+            growing.ground.free(block);
+        }
+        growing.ground.finish();
+    });
+}
+
+#[test]
+fn null_is_right_once_the_host_says_that_no_more_will_come() {
+    explore(3, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        let host = growing.clone();
+        // The last pages and the end in two answers.
+        let host = loom::thread::spawn(move || {
+            host.map(false);
+            host.mailbox.answer(Answer {
+                pages: ALL_PAGES,
+                closed: true,
+            });
+        });
+        let rest = growing
+            .ground
+            .obtain(u64::from(ALL_PAGES - FIRST_PAGES) * PAGE);
+        assert_eq!(growing.ground.malloc(SLOT), None);
+        host.join().expect("no panic");
+        growing.ground.free(rest);
+        growing.ground.free(all);
+        growing.ground.finish();
+    });
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_host_that_does_not_answer() {
+    explore(2, || {
+        let growing = GrowingGround::new(3, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        let other = growing.clone();
+        let other = loom::thread::spawn(move || assert_eq!(other.ground.malloc(SLOT), None));
+        assert_eq!(growing.ground.malloc(PAGE), None);
+        other.join().expect("no panic");
+        growing.map(true);
+        let block = growing.ground.obtain(SLOT);
+        growing.ground.free(block);
+        growing.ground.free(all);
+        growing.ground.finish();
     });
 }

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use heap::Heap;
-use simt::atomic::{DeviceAtomicU32, Ordering, SystemAtomicU64};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, SystemAtomicU64};
 use simt::{kernel, thread, time};
 
 /// Arguments of [`Admit`].
@@ -87,12 +87,11 @@ impl Probe {
     ///
     /// The word must have memory, and be this thread's.
     unsafe fn try_word(&self, word: u64) {
-        let word = word as *mut u64;
         // SAFETY: as the caller promises.
-        let read = unsafe {
-            word.write_volatile(TEST_VALUE);
-            word.read_volatile()
-        };
+        let word = unsafe { &*(word as *const DeviceAtomicU64) };
+        // Relaxed: this thread's alone; atomic, so that the accesses are made.
+        word.store(TEST_VALUE, Ordering::Relaxed);
+        let read = word.load(Ordering::Relaxed);
         self.used.store(u64::from(read == TEST_VALUE));
     }
 }

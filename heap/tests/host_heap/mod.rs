@@ -6,6 +6,7 @@
     reason = "the metadata is aligned to 4096 bytes"
 )]
 
+use scatterheap_heap::growth::Growth;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
 use std::alloc::{Layout as Request, alloc, dealloc};
@@ -24,6 +25,16 @@ unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
     pub fn new(capacity: u64, stripes: u32, flags: u8) -> Self {
+        let growth = None;
+        Self::made(capacity, stripes, flags, growth)
+    }
+
+    /// A heap that grows up to `capacity`.
+    pub fn growing(capacity: u64, stripes: u32, growth: Growth) -> Self {
+        Self::made(capacity, stripes, 0, Some(growth))
+    }
+
+    fn made(capacity: u64, stripes: u32, flags: u8, growth: Option<Growth>) -> Self {
         let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
@@ -33,6 +44,7 @@ impl HostHeap {
             "no memory for the test"
         );
         let head = Core::new(layout, metadata as u64, pages as u64, flags);
+        let head = growth.map_or(head, |growth| head.growing(growth));
         // SAFETY: the metadata has room for a head, and for what the layout says.
         unsafe {
             metadata.cast::<Core>().write(head);
