@@ -25,8 +25,7 @@ unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
     pub fn new(capacity: u64, stripes: u32, flags: u8) -> Self {
-        let growth = None;
-        Self::made(capacity, stripes, flags, growth)
+        Self::made(capacity, stripes, flags, None)
     }
 
     /// A heap that grows up to `capacity`.
