@@ -15,7 +15,7 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, initialise, misuse, overlap, replay,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -92,7 +92,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 14] = [
+const ENTRIES: [&str; 16] = [
     blocks::Allocate::NAME,
     blocks::Fill::NAME,
     blocks::Release::NAME,
@@ -105,6 +105,8 @@ const ENTRIES: [&str; 14] = [
     exhaust::Recover::NAME,
     grow::Grow::NAME,
     initialise::Initialise::NAME,
+    misuse::MisuseAmongMallocs::NAME,
+    misuse::MisuseAmongFrees::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
 ];

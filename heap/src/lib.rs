@@ -29,7 +29,7 @@
 //! slab. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
 //! free pages (`pages`, `page_set`); if that fails, `scavenge` looks everywhere else.
 //! [`free`](Heap::free) clears bits and lowers the slab's use, which moves the slab through its
-//! life (`slab`).
+//! life (`slab`). What it refuses is told apart in [`misuse`].
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
@@ -47,6 +47,7 @@ mod initialise;
 pub mod inspect;
 pub mod layout;
 mod malloc;
+pub mod misuse;
 mod obtain;
 pub mod page_set;
 mod pages;
@@ -58,5 +59,5 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
-pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Padded};
+pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Mark, Padded};
 pub use initialise::Share;

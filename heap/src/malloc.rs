@@ -15,8 +15,9 @@
 use crate::class;
 use crate::cold;
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Core, Heap};
+use crate::heap::{COUNT_BYTES, Core, Heap, Mark};
 use crate::layout;
+use crate::misuse::Misuse;
 use crate::refill::PATIENCE;
 use crate::ticket::Ticket;
 use core::ptr;
@@ -29,8 +30,8 @@ const NAP: u32 = 60;
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
 /// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
-/// the class's own.
-#[derive(Clone, Copy)]
+/// the class's own. On its way to a slow path it carries the generation of the handle (8 bits).
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wish(pub u32);
 
 impl Wish {
@@ -49,7 +50,19 @@ impl Wish {
 
     /// Alignment in bytes.
     pub fn alignment(self) -> u32 {
-        1 << (self.0 >> 8)
+        1 << (self.0 >> 8 & 31)
+    }
+
+    /// The wish as it comes through a handle of `mark`.
+    #[inline(always)]
+    pub fn through(self, mark: Mark) -> Self {
+        Self(self.0 | mark.generation_bits())
+    }
+
+    /// The wish alone; none if it came through another handle than one of `mark`.
+    pub fn unless_stale(self, mark: Mark) -> Option<Self> {
+        let wish = Self(self.0 & !Mark::GENERATION);
+        (wish.through(mark) == self).then_some(wish)
     }
 }
 
@@ -92,7 +105,7 @@ impl Heap {
     pub fn malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
-            return cold::malloc_run(self, bytes, 1);
+            return cold::malloc_run(self, self.mark, bytes, 1);
         }
         self.malloc_slot(Wish::new(class::class_of(bytes as u32), 16), bytes)
     }
@@ -103,7 +116,7 @@ impl Heap {
         let (block, ticket) = self.attempt_slot(wish, bytes, 0);
         if block.is_null() {
             // A loop here would keep in registers what only a second attempt needs.
-            return cold::malloc_again(self, wish, bytes, ticket);
+            return cold::malloc_again(self, wish.through(self.mark), bytes, ticket);
         }
         block
     }
@@ -283,6 +296,10 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
+        let Some(wish) = wish.unless_stale(self.mark()) else {
+            self.report_misuse(Misuse::Stale, 0);
+            return ptr::null_mut();
+        };
         let (mut ticket, mut attempt) = (drawn, 0);
         let mut no_run = None;
         loop {

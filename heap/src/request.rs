@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::cold;
-use crate::counters::{Failure, Misuse};
+use crate::counters::Failure;
 use crate::entry::Kind;
 use crate::heap::Heap;
 use crate::malloc::Wish;
@@ -42,7 +42,7 @@ impl Heap {
         }
         match self.aligned_class(bytes, alignment) {
             Some(class) => self.malloc_slot(Wish::new(class, alignment), bytes),
-            None => cold::malloc_run(self, bytes, alignment),
+            None => cold::malloc_run(self, self.mark, bytes, alignment),
         }
     }
 
@@ -70,7 +70,7 @@ impl Heap {
             return 0;
         };
         let head = entry.head(page);
-        match entry.kind() {
+        match entry.kind_of(self.mark) {
             Kind::Slab => match entry.slot_at(self.offset_in_slab(head, address)) {
                 Some(slot) if self.is_handed_out(head, slot) => {
                     u64::from(entry.multiplier() << entry.shift())
@@ -93,7 +93,7 @@ impl Heap {
     /// Gives a block of `bytes` bytes that begins as the block at `pointer` did: the same block
     /// where it fits and wastes less than half, or where nothing smaller is left, else a new one.
     /// NULL for `pointer` is `malloc`; 0 bytes is `free` and gives NULL. If NULL is given for other
-    /// sizes, the old block stays.
+    /// sizes, the old block stays. What is no block gives NULL, and is counted as `free` does.
     ///
     /// # Safety
     ///
@@ -110,7 +110,7 @@ impl Heap {
         }
         let usable = self.usable_size(pointer);
         if usable == 0 {
-            cold::report(self, Misuse::NotAllocated, pointer as u64, 1);
+            cold::refuse(self, self.mark, pointer as u64);
             return ptr::null_mut();
         }
         if bytes <= usable && usable - bytes <= usable / 2 {

@@ -4,11 +4,12 @@ use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use bytemuck::bytes_of;
-use heap_core::inspect::Snapshot;
+use heap_core::inspect::{MisuseReport, Snapshot};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
 use simt::kernel::Kernel;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Threads that write the metadata of a heap.
 const INITIALISERS: u32 = 1 << 18;
@@ -80,8 +81,9 @@ impl HeapBuilder<'_> {
             metadata,
             pages,
             flags,
+            generation: AtomicU32::new(0),
         };
-        heap.reset()?;
+        heap.make_empty()?;
         Ok(heap)
     }
 
@@ -164,7 +166,9 @@ pub struct Heap {
     layout: Layout,
     metadata: Memory,
     pages: Memory,
-    flags: u8,
+    flags: u32,
+    /// How often the heap was reset.
+    generation: AtomicU32,
 }
 
 impl Heap {
@@ -237,6 +241,7 @@ impl Heap {
             self.base(),
             self.flags,
         )
+        .of_generation(self.generation.load(Ordering::SeqCst))
     }
 
     fn check(&self) -> Result<()> {
@@ -262,7 +267,9 @@ impl Heap {
         unsafe { self.device.launch::<K>(grid, arguments) }
     }
 
-    /// Makes the heap empty; all blocks are gone. Waits until that is done.
+    /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
+    /// stale then: what is tried through them is refused and counted, see
+    /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale).
     ///
     /// # Errors
     ///
@@ -270,6 +277,13 @@ impl Heap {
     pub fn reset(&self) -> Result<()> {
         self.check()?;
         self.device.synchronize()?;
+        // SeqCst: nothing depends on it but the next handle.
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.make_empty()
+    }
+
+    /// Writes the metadata of an empty heap.
+    fn make_empty(&self) -> Result<()> {
         let core = self.core();
         self.metadata.write(0, bytes_of(&core))?;
         let arguments = InitialiseArguments { heap: *core.heap() };
@@ -311,5 +325,14 @@ impl Heap {
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
         Ok(Snapshot::new(self.metadata.read(0, length)?)?)
+    }
+
+    /// How the heap was misused since it was made or reset, after all launches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`snapshot`](Self::snapshot).
+    pub fn misuse_report(&self) -> Result<MisuseReport> {
+        Ok(self.snapshot()?.misuse_report())
     }
 }

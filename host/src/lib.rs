@@ -21,5 +21,6 @@ mod tally;
 pub use device::{Device, Grid, KernelSource, Selector};
 pub use error::{Error, Result};
 pub use heap::{Heap, HeapBuilder};
-pub use heap_core::inspect::{self, Occupancy, Snapshot};
+pub use heap_core::inspect::{self, MisuseReport, Occupancy, Snapshot};
+pub use heap_core::misuse::Misuse;
 pub use memory::Memory;

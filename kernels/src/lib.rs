@@ -39,6 +39,8 @@ pub mod grow;
 #[cfg(feature = "entry-points")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
+pub mod misuse;
+#[cfg(feature = "entry-points")]
 pub mod overlap;
 pub mod pattern;
 #[cfg(feature = "entry-points")]

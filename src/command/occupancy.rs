@@ -209,8 +209,13 @@ fn totals(occupancy: &Occupancy, nulls: u64) -> String {
             Bytes(occupancy.largest_request).to_string(),
         ),
     ];
+    let misuses = (!occupancy.misuses.is_empty()).then(|| {
+        let lines = occupancy.misuses.to_string();
+        ("misuse", lines.replace('\n', &format!("\n{:<17}", "")))
+    });
+    let lines = lines.into_iter().chain(misuses);
     let lines = lines.map(|(label, line)| format!("{label:<17}{line}\n"));
-    lines.concat()
+    lines.collect()
 }
 
 /// Columns of the terminal.

@@ -122,8 +122,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     for violation in &report.violations {
         note(violation);
     }
-    if report.refused > 0 {
-        note(&format!("{} frees were refused", count(report.refused)));
+    if !report.misuses.is_empty() {
+        note(&report.misuses.to_string());
     }
     bail!("the replay found something wrong")
 }

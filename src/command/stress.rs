@@ -20,6 +20,7 @@ Workloads:
   divergent   lanes of a warp do different things at once
   grow        blocks double by realloc
   exhaust     all threads allocate until nothing is left, then give everything back, twice
+  misuse      every thread passes each kind of bad pointer once, among good calls
 
 Examples:
   scatterheap stress
@@ -126,8 +127,15 @@ fn judge(reports: &[Report]) -> Result<()> {
 /// What was found wrong beyond the counts in the table.
 fn faults(report: &Report) -> Vec<String> {
     let mut faults = report.violations.clone();
-    if report.refused > 0 {
-        faults.push(format!("{} frees were refused", count(report.refused)));
+    for kind in report.misuses.iter() {
+        if kind.count != report.injected {
+            faults.push(format!(
+                "{} calls were refused as {}, and {} should have been: {kind}",
+                count(kind.count),
+                kind.kind.name(),
+                count(report.injected)
+            ));
+        }
     }
     if !report.whole_heap_at_end {
         faults.push("at the end, one request could not take the whole heap".into());
@@ -173,7 +181,14 @@ fn text(heap: &Heap, reports: &[Report]) -> String {
             .iter()
             .map(|report| (report.workload.to_string(), &report.peak)),
     );
-    format!("heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n")
+    let misuses = reports
+        .iter()
+        .filter(|report| !report.misuses.is_empty())
+        .map(|report| format!("\nrefused in {}:\n{}\n", report.workload, report.misuses))
+        .collect::<String>();
+    format!(
+        "heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n{misuses}"
+    )
 }
 
 fn sizes_text(settings: &Settings) -> String {

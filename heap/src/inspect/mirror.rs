@@ -3,8 +3,9 @@
 //! On the device these are atomics, which cannot be copied from bytes. Each struct here has the
 //! size and the field order of the one it mirrors.
 
-use crate::counters::{ClassCounters, FAILURES, MISUSES};
+use crate::counters::{ClassCounters, FAILURES};
 use crate::heap::Globals;
+use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::SetState;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
@@ -18,15 +19,18 @@ pub(super) struct GlobalWords {
     pub installed: u32,
     installed_padding: [u32; 31],
     pub misuses: [u64; MISUSES],
-    pub first_misused: [u64; MISUSES],
-    padding: [u64; 10],
+    pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
+    padding: [u64; GLOBAL_PADDING],
 }
+
+/// Words up to the next cache line.
+const GLOBAL_PADDING: usize = (MISUSES * (1 + KEPT_ADDRESSES)).wrapping_neg() % 16;
 
 const _: () = {
     assert!(size_of::<GlobalWords>() == size_of::<Globals>());
     assert!(offset_of!(GlobalWords, installed) == offset_of!(Globals, installed));
     assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
-    assert!(offset_of!(GlobalWords, first_misused) == offset_of!(Globals, first_misused));
+    assert!(offset_of!(GlobalWords, misused) == offset_of!(Globals, misused));
 };
 
 /// Mirrors [`ClassCounters`].

@@ -9,12 +9,15 @@
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
 use std::alloc::{Layout as Request, alloc, dealloc};
+use std::cell::Cell;
 
 /// Owns metadata and pages; pages are aligned to 2 MiB or the page size.
 pub struct HostHeap {
     metadata: *mut u8,
     pages: *mut u8,
     layout: Layout,
+    flags: u32,
+    resets: Cell<u32>,
 }
 
 // SAFETY: the heap is meant to be used by any threads.
@@ -23,7 +26,7 @@ unsafe impl Send for HostHeap {}
 unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
-    pub fn new(capacity: u64, stripes: u32, flags: u8) -> Self {
+    pub fn new(capacity: u64, stripes: u32, flags: u32) -> Self {
         let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
@@ -32,17 +35,38 @@ impl HostHeap {
             !metadata.is_null() && !pages.is_null(),
             "no memory for the test"
         );
-        let head = Core::new(layout, metadata as u64, pages as u64, flags);
-        // SAFETY: the metadata has room for a head, and for what the layout says.
-        unsafe {
-            metadata.cast::<Core>().write(head);
-            Heap::at(metadata as u64).initialise(Share { index: 0, count: 1 });
-        }
-        Self {
+        let host = Self {
             metadata,
             pages,
             layout,
+            flags,
+            resets: Cell::new(0),
+        };
+        host.make_empty();
+        host
+    }
+
+    fn make_empty(&self) {
+        let (metadata, pages) = (self.metadata as u64, self.pages as u64);
+        let head = Core::new(self.layout, metadata, pages, self.flags);
+        // SAFETY: the metadata has room for a head, and for what the layout says.
+        unsafe {
+            let head = head.of_generation(self.resets.get());
+            self.metadata.cast::<Core>().write(head);
+            Heap::at(metadata).initialise(Share { index: 0, count: 1 });
         }
+    }
+
+    /// Makes the heap empty, in the next generation; gives the handle from before.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may use the heap meanwhile, nor what `heap` gave before.
+    pub unsafe fn reset(&self) -> Heap {
+        let stale = *self.heap();
+        self.resets.set(self.resets.get() + 1);
+        self.make_empty();
+        stale
     }
 
     pub fn heap(&self) -> &Heap {

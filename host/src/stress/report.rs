@@ -4,7 +4,7 @@ use super::{Settings, Workload};
 use crate::error::Result;
 use crate::heap::Heap;
 use crate::tally::Counted;
-use heap_core::inspect::Occupancy;
+use heap_core::inspect::{MisuseReport, Occupancy};
 use kernels::tally::Count;
 use serde::Serialize;
 
@@ -40,8 +40,10 @@ pub struct Report {
     pub out_of_bounds: u64,
     /// Blocks still allocated at the end.
     pub leaked: u64,
-    /// Frees that the heap refused.
-    pub refused: u64,
+    /// Calls by which the workload misused the heap, of each [kind](heap_core::misuse::Misuse).
+    pub injected: u64,
+    /// Calls that the heap refused.
+    pub misuses: MisuseReport,
     /// Whether one request took the whole heap at the end.
     pub whole_heap_at_end: bool,
     /// Invariants that did not hold at the end.
@@ -60,9 +62,9 @@ impl Report {
             self.misaligned,
             self.out_of_bounds,
             self.leaked,
-            self.refused,
         ];
         counts.iter().all(|count| *count == 0)
+            && self.misuses.iter().all(|kind| kind.count == self.injected)
             && self.whole_heap_at_end
             && self.violations.is_empty()
     }
@@ -97,7 +99,11 @@ pub(super) fn make(
         misaligned: counted.of(Count::Misaligned),
         out_of_bounds: counted.of(Count::OutOfBounds),
         leaked: occupancy.used_blocks,
-        refused: occupancy.misuses.total(),
+        injected: match workload {
+            Workload::Misuse => u64::from(settings.threads) * u64::from(settings.rounds),
+            _ => 0,
+        },
+        misuses: occupancy.misuses,
         whole_heap_at_end,
         violations: snapshot
             .violations()
