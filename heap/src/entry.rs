@@ -151,6 +151,12 @@ impl Entry {
         page >> self.order() << self.order()
     }
 
+    /// The slot that `offset` bytes into the slab are in.
+    #[must_use]
+    pub const fn slot_holding(self, offset: u32) -> u32 {
+        class::divide(offset >> self.shift(), self.reciprocal())
+    }
+
     /// The slot that begins `offset` bytes into the slab, if one begins there.
     #[inline(always)]
     #[must_use]

@@ -26,6 +26,21 @@ impl Heap {
             return;
         }
         let address = pointer as u64;
+        if self.flags != 0 {
+            cold::hardened_free(self, self.mark, address);
+            return;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.plain_free(address) };
+    }
+
+    /// `free` of a heap without modes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub(crate) unsafe fn plain_free(&self, address: u64) {
         let Some((page, entry)) = self.look_up(address) else {
             cold::refuse(self, self.mark, address);
             return;

@@ -97,11 +97,13 @@ pub struct Core {
     sets: Sets,
     classes: Array<ClassInfo>,
     layout: Layout,
+    quarantine: Array<DeviceAtomicU64>,
+    quarantine_places: u64,
     padding: [u64; CORE_PADDING],
 }
 
 /// Words of the head up to its alignment.
-const CORE_PADDING: usize = 31;
+const CORE_PADDING: usize = 29;
 
 /// What changes and belongs to no class and no page.
 #[repr(C)]
@@ -112,6 +114,12 @@ pub struct Globals {
     pub misuses: [DeviceAtomicU64; MISUSES],
     /// The first addresses of each kind.
     pub misused: [[DeviceAtomicU64; KEPT_ADDRESSES]; MISUSES],
+    /// Blocks that were put into the quarantine.
+    pub quarantined: DeviceAtomicU64,
+    /// How often something was to be taken out of it.
+    pub drains_begun: DeviceAtomicU64,
+    /// How often that was done.
+    pub drains_done: DeviceAtomicU64,
 }
 
 /// A counter alone on its cache line.
@@ -126,13 +134,17 @@ impl Globals {
             installed: Padded(DeviceAtomicU32::new(0)),
             misuses: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
             misused: core::array::from_fn(|_| core::array::from_fn(|_| DeviceAtomicU64::new(0))),
+            quarantined: DeviceAtomicU64::new(0),
+            drains_begun: DeviceAtomicU64::new(0),
+            drains_done: DeviceAtomicU64::new(0),
         }
     }
 }
 
 impl Core {
     /// The head of a heap of shape `layout` whose metadata is to begin at address `metadata` and
-    /// whose pages begin at address `base`. `flags` is 0 or [`COUNT_BYTES`]. Its generation is 0.
+    /// whose pages begin at address `base`. `flags` are [`COUNT_BYTES`] and those of
+    /// [`Hardening`](crate::hardened::Hardening). Its generation is 0, and it has no quarantine.
     #[must_use]
     pub fn new(layout: Layout, metadata: u64, base: u64, flags: u32) -> Self {
         let at = |offset| metadata + offset;
@@ -165,6 +177,8 @@ impl Core {
             },
             classes: Array::new(at(layout.offsets.classes)),
             layout,
+            quarantine: Array::new(0),
+            quarantine_places: 0,
             padding: [0; CORE_PADDING],
         }
     }
@@ -174,6 +188,33 @@ impl Core {
     pub fn of_generation(mut self, generation: u32) -> Self {
         self.heap.mark = Mark::of_generation(generation);
         self
+    }
+
+    /// The same head, of a heap with [`QUARANTINE`](crate::hardened::Hardening::QUARANTINE), whose ring
+    /// is `places` words of zero at address `ring`; a power of two of them.
+    #[must_use]
+    pub fn with_quarantine(mut self, ring: u64, places: u64) -> Self {
+        self.quarantine = Array::new(ring);
+        self.quarantine_places = places;
+        self
+    }
+
+    /// The same head, with the quarantine of another.
+    #[cfg(feature = "inspect")]
+    #[allow(dead_code, reason = "explorers do not inspect")]
+    pub(crate) fn with_quarantine_of(self, other: &Self) -> Self {
+        let ring = other.quarantine.pointer(0) as u64;
+        self.with_quarantine(ring, other.quarantine_places)
+    }
+
+    /// The ring of the quarantine.
+    pub(crate) fn quarantine_ring(&self) -> Array<DeviceAtomicU64> {
+        self.quarantine
+    }
+
+    /// Places of the ring.
+    pub(crate) fn quarantine_places(&self) -> u64 {
+        self.quarantine_places
     }
 
     /// The heap.

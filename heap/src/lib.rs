@@ -19,7 +19,8 @@
 //!    and one request for the whole heap succeeds.
 //! 4. When no thread is in the allocator, a slab's use equals its slots handed out plus the units
 //!    of the stripe that has it.
-//! 5. User memory is neither read nor written (but for `calloc`'s zeroes and `realloc`'s copy).
+//! 5. User memory is neither read nor written, but for `calloc`'s zeroes and `realloc`'s copy, and in
+//!    the [hardened] modes.
 //!
 //! Which atomic carries which promise is written in `docs/memory-order.md`.
 //!
@@ -41,6 +42,7 @@ mod cold;
 pub mod counters;
 pub mod entry;
 mod free;
+pub mod hardened;
 mod heap;
 mod initialise;
 #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]

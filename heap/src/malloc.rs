@@ -15,7 +15,7 @@
 use crate::class;
 use crate::cold;
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Core, Heap, Mark};
+use crate::heap::{Core, Heap, Mark};
 use crate::layout;
 use crate::misuse::Misuse;
 use crate::refill::PATIENCE;
@@ -98,11 +98,31 @@ impl Heap {
     /// class and reason. Never because of contention. Lanes may call in any divergence.
     #[inline(always)]
     #[must_use]
+    pub fn malloc(&self, bytes: u64) -> *mut u8 {
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, 1, 0, false);
+        }
+        self.plain_malloc(bytes)
+    }
+
+    /// [`malloc`](Self::malloc) for a site of the program, of the caller's choosing: in a heap with
+    /// [`TAGS`](crate::hardened::Hardening::TAGS) the host can group live blocks by it.
+    #[inline(always)]
+    #[must_use]
+    pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, 1, site, false);
+        }
+        self.plain_malloc(bytes)
+    }
+
+    /// `malloc` of a heap without modes.
+    #[inline(always)]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "checked against the largest slot"
     )]
-    pub fn malloc(&self, bytes: u64) -> *mut u8 {
+    pub(crate) fn plain_malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
             return cold::malloc_run(self, self.mark, bytes, 1);
@@ -113,7 +133,7 @@ impl Heap {
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        let (block, ticket) = self.attempt_slot(wish, bytes, 0);
+        let (block, ticket) = self.attempt_slot(wish, 0);
         if block.is_null() {
             // A loop here would keep in registers what only a second attempt needs.
             return cold::malloc_again(self, wish.through(self.mark), bytes, ticket);
@@ -124,7 +144,7 @@ impl Heap {
     /// One attempt to allocate a slot, as attempt `attempt`: the block or NULL, and what the lane's
     /// group drew.
     #[inline(always)]
-    fn attempt_slot(&self, wish: Wish, bytes: u64, attempt: u32) -> (*mut u8, Ticket) {
+    fn attempt_slot(&self, wish: Wish, attempt: u32) -> (*mut u8, Ticket) {
         let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
         let ticket = draw.ticket;
         let slot = if draw.spread {
@@ -135,9 +155,6 @@ impl Heap {
         let Some(slot) = slot else {
             return (ptr::null_mut(), ticket);
         };
-        if self.flags & COUNT_BYTES != 0 {
-            self.core().counters(ticket.class()).count_served(bytes);
-        }
         (self.slot_address(ticket, slot) as *mut u8, ticket)
     }
 
@@ -330,7 +347,7 @@ impl Core {
                 time::nanosleep(NAP);
             }
             let block;
-            (block, ticket) = self.attempt_slot(wish, bytes, attempt);
+            (block, ticket) = self.attempt_slot(wish, attempt);
             if !block.is_null() {
                 return block;
             }

@@ -13,7 +13,7 @@
 //!   as [`NotAllocated`](Misuse::NotAllocated) or [`Retired`](Misuse::Retired).
 //! - And the slot is handed out again, to anyone who asks for its class: as above, or the second
 //!   call frees the new block. A pointer does not tell which of several successive blocks it was
-//!   given for; a hardened heap does.
+//!   given for; a quarantine makes it unlikely that the slot is handed out by then.
 //! - And the slab's pages become a slab of *another* class, of which the same bit is handed out, all
 //!   of it between the second call's look at the page and its atomic on the bitmap: then the new block is
 //!   freed by the accounts of the old slab, which `check` finds later. Nothing short of a second look at the
@@ -23,9 +23,11 @@
 //! The first two are explored in `heap/tests/protocols.rs` (`double_free_…`).
 
 use crate::entry::{Entry, Kind};
+use crate::hardened::Hardening;
 use crate::heap::{Core, Mark};
 use crate::page_set::WORD_PAGES;
 use simt::atomic::Ordering;
+use simt::thread;
 
 /// How the allocator was misused.
 #[repr(u32)]
@@ -54,10 +56,25 @@ pub enum Misuse {
     /// pointer from before the reset in a call through a new handle is not of this kind, because
     /// pointers do not tell their age. Handles know the number of resets modulo 256.
     Stale = 4,
+    /// Hardened heaps: what lies before the bytes asked for was written to; told when the block was freed
+    /// or resized, which it was.
+    Underrun = 5,
+    /// With [`Hardening::RED_ZONES`]: what lies behind the bytes asked for was written to; told when
+    /// the block was freed or resized, which it was.
+    Overrun = 6,
+    /// With [`Hardening::POISON`]: memory was written to after it was freed, or before it was handed
+    /// out. Told when it was handed out, as the block at the address, which it was.
+    UseAfterFree = 7,
+    /// Hardened heaps: a block that was freed before, as its header tells. Once its slot was handed out
+    /// again, or its pages were given up, the header does not tell any more.
+    DoubleFree = 8,
+    /// Hardened heaps: a slot that is not handed out, and has no header of a freed block. Here this and
+    /// [`DoubleFree`](Self::DoubleFree) take the place of [`NotAllocated`](Self::NotAllocated).
+    NeverAllocated = 9,
 }
 
 /// Number of [`Misuse`] kinds.
-pub const MISUSES: usize = 5;
+pub const MISUSES: usize = 10;
 
 /// Addresses that are kept of each kind: the first.
 pub const KEPT_ADDRESSES: usize = 8;
@@ -70,6 +87,11 @@ impl Misuse {
         Self::NotAllocated,
         Self::Retired,
         Self::Stale,
+        Self::Underrun,
+        Self::Overrun,
+        Self::UseAfterFree,
+        Self::DoubleFree,
+        Self::NeverAllocated,
     ];
 
     /// The name of the kind, such as `not-allocated`.
@@ -81,12 +103,17 @@ impl Misuse {
             Self::NotAllocated => "not-allocated",
             Self::Retired => "retired",
             Self::Stale => "stale",
+            Self::Underrun => "underrun",
+            Self::Overrun => "overrun",
+            Self::UseAfterFree => "use-after-free",
+            Self::DoubleFree => "double-free",
+            Self::NeverAllocated => "never-allocated",
         }
     }
 }
 
 impl Core {
-    /// Counts one misuse; 0 is no address.
+    /// Counts one misuse; 0 is no address. Ends the kernel if the heap is to.
     #[cold]
     #[inline(never)]
     pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64) {
@@ -97,6 +124,9 @@ impl Core {
         if before < KEPT_ADDRESSES as u64 {
             #[allow(clippy::cast_possible_truncation, reason = "just compared")]
             globals.misused[kind][before as usize].store(address, Ordering::Relaxed);
+        }
+        if Hardening::of_flags(self.flags).contains(Hardening::TRAP) {
+            thread::trap();
         }
     }
 
@@ -136,7 +166,7 @@ impl Core {
         match entry.kind() {
             Kind::Slab => self.misuse_in_slab(page, entry, address),
             Kind::Run if self.page_address(page) != address => Misuse::Interior,
-            Kind::Blank if self.lies_in_run(page) => Misuse::Interior,
+            Kind::Blank if self.run_of(page).is_some() => Misuse::Interior,
             // A run that begins here was not there when the caller looked.
             Kind::Run | Kind::Blank => Misuse::Retired,
         }
@@ -150,8 +180,9 @@ impl Core {
         }
     }
 
-    /// Whether a page without an entry is one of a run. Takes as long as the run has pages before.
-    fn lies_in_run(&self, page: u32) -> bool {
+    /// First page and length of the run that a page is one of, if it is. Takes as long as the run has
+    /// pages before.
+    pub(crate) fn run_of(&self, page: u32) -> Option<(u32, u32)> {
         let free = self.free_pages();
         let mut head = page;
         loop {
@@ -159,13 +190,15 @@ impl Core {
             // not, either answer was right at some moment.
             let word = free.word(head / WORD_PAGES).load(Ordering::Relaxed);
             if word >> (head % WORD_PAGES) & 1 != 0 {
-                return false;
+                return None;
             }
             let entry = Entry(self.entry(head).load(Ordering::Relaxed));
             match entry.kind() {
-                Kind::Run => return page - head < entry.run_pages(),
-                Kind::Slab => return false,
-                Kind::Blank if head == 0 => return false,
+                Kind::Run if page - head < entry.run_pages() => {
+                    return Some((head, entry.run_pages()));
+                }
+                Kind::Run | Kind::Slab => return None,
+                Kind::Blank if head == 0 => return None,
                 Kind::Blank => head -= 1,
             }
         }

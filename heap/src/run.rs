@@ -2,7 +2,7 @@
 
 use crate::counters::Failure;
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Core, Mark, own_stripe};
+use crate::heap::{Core, Mark, own_stripe};
 use crate::misuse::Misuse;
 use crate::pages::Found;
 use core::ptr;
@@ -50,9 +50,6 @@ impl Core {
         self.entry(first)
             .store(Entry::run(length).marked(self.mark()).0, Ordering::Relaxed);
         self.settle_pages(first, length);
-        if self.flags & COUNT_BYTES != 0 {
-            self.run_counters().count_served(bytes);
-        }
         Ok(self.page_address(first) as *mut u8)
     }
 

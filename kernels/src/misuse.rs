@@ -12,12 +12,21 @@ use crate::pattern;
 use crate::tally::{Count, Counts};
 use bytemuck::{Pod, Zeroable};
 use heap::Heap;
-use heap::misuse::{MISUSES, Misuse};
+use heap::misuse::Misuse;
 use simt::{kernel, thread};
 
 /// Blocks that a thread holds: with the same number of frees ten good calls for each bad one of
 /// a kind.
 pub const HELD: u64 = 5;
+
+/// Kinds of bad pointers, one for each block that a thread holds.
+pub const KINDS: [Misuse; HELD as usize] = [
+    Misuse::Foreign,
+    Misuse::Interior,
+    Misuse::NotAllocated,
+    Misuse::Retired,
+    Misuse::Stale,
+];
 
 /// Addresses on the device, of which each thread takes one.
 #[repr(C)]
@@ -65,7 +74,7 @@ impl MisuseArguments {
     /// # Safety
     ///
     /// The arguments must be as they say, and `block` the thread's or 0.
-    unsafe fn misuse(&self, kind: usize, thread: u64, block: u64, counts: &mut Counts) {
+    unsafe fn misuse(&self, kind: Misuse, thread: u64, block: u64, counts: &mut Counts) {
         let heap = &self.rounds.heap;
         // SAFETY: as the caller promises.
         unsafe {
@@ -74,12 +83,12 @@ impl MisuseArguments {
             } else {
                 block
             };
-            let (heap, address) = match Misuse::ALL[kind] {
+            let (heap, address) = match kind {
                 Misuse::Foreign => (heap, self.foreign.of(thread)),
                 Misuse::Interior => (heap, block + 1 + thread % 15),
                 Misuse::NotAllocated => (heap, self.free_slots.of(thread)),
                 Misuse::Retired => (heap, self.retired.of(thread)),
-                Misuse::Stale => (&self.stale, block),
+                _ => (&self.stale, block),
             };
             if thread & 1 == 0 {
                 heap.free(address as *mut u8);
@@ -98,16 +107,14 @@ impl MisuseArguments {
     ///
     /// As for [`misuse`](Self::misuse).
     unsafe fn step(&self, frees: bool, step: u64, thread: u64, block: u64, counts: &mut Counts) {
-        let kind = ((step + thread) % MISUSES as u64) as usize;
-        let late = thread >> 1 & 1 == 1 || kind == Misuse::Retired as usize;
+        let kind = KINDS[((step + thread) % HELD) as usize];
+        let late = thread >> 1 & 1 == 1 || kind == Misuse::Retired;
         if late == frees {
             // SAFETY: as the caller promises.
             unsafe { self.misuse(kind, thread, block, counts) };
         }
     }
 }
-
-const _: () = assert!(HELD == MISUSES as u64);
 
 kernel! {
     /// Every thread allocates and fills its blocks.

@@ -20,11 +20,12 @@ pub(super) struct GlobalWords {
     installed_padding: [u32; 31],
     pub misuses: [u64; MISUSES],
     pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
+    quarantine: [u64; 3],
     padding: [u64; GLOBAL_PADDING],
 }
 
 /// Words up to the next cache line.
-const GLOBAL_PADDING: usize = (MISUSES * (1 + KEPT_ADDRESSES)).wrapping_neg() % 16;
+const GLOBAL_PADDING: usize = (MISUSES * (1 + KEPT_ADDRESSES) + 3).wrapping_neg() % 16;
 
 const _: () = {
     assert!(size_of::<GlobalWords>() == size_of::<Globals>());

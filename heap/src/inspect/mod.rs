@@ -100,7 +100,9 @@ impl Snapshot {
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
-        let expected = Core::new(layout, origin, base, flags).of_generation(mark.generation());
+        let expected = Core::new(layout, origin, base, flags)
+            .of_generation(mark.generation())
+            .with_quarantine_of(&head);
         if !fits || bytemuck::bytes_of(&expected) != head_bytes {
             return Err(InspectError::Head);
         }

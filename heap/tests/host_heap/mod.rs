@@ -6,10 +6,18 @@
     reason = "the metadata is aligned to 4096 bytes"
 )]
 
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
+use scatterheap_simt::atomic::DeviceAtomicU64;
 use std::alloc::{Layout as Request, alloc, dealloc};
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+/// Places of a quarantine.
+pub const QUARANTINED: u64 = 16;
+/// Everything is one thread's share.
+const WHOLE: Share = Share { index: 0, count: 1 };
 
 /// Owns metadata and pages; pages are aligned to 2 MiB or the page size.
 pub struct HostHeap {
@@ -18,6 +26,8 @@ pub struct HostHeap {
     layout: Layout,
     flags: u32,
     resets: Cell<u32>,
+    /// The ring of the quarantine.
+    ring: Vec<DeviceAtomicU64>,
 }
 
 // SAFETY: the heap is meant to be used by any threads.
@@ -41,6 +51,7 @@ impl HostHeap {
             layout,
             flags,
             resets: Cell::new(0),
+            ring: (0..QUARANTINED).map(|_| DeviceAtomicU64::new(0)).collect(),
         };
         host.make_empty();
         host
@@ -52,9 +63,19 @@ impl HostHeap {
         // SAFETY: the metadata has room for a head, and for what the layout says.
         unsafe {
             let head = head.of_generation(self.resets.get());
+            let head = head.with_quarantine(self.ring.as_ptr() as u64, QUARANTINED);
             self.metadata.cast::<Core>().write(head);
-            Heap::at(metadata).initialise(Share { index: 0, count: 1 });
+            Heap::at(metadata).initialise(WHOLE);
+            if Hardening::of_flags(self.flags).contains(Hardening::POISON) {
+                Heap::at(metadata).poison_pages(WHOLE, 0, self.layout.page_count);
+            }
         }
+    }
+
+    /// The head of the metadata.
+    pub fn core(&self) -> &Core {
+        // SAFETY: initialised in `new`.
+        unsafe { &*self.metadata.cast::<Core>() }
     }
 
     /// Makes the heap empty, in the next generation; gives the handle from before.
@@ -65,6 +86,9 @@ impl HostHeap {
     pub unsafe fn reset(&self) -> Heap {
         let stale = *self.heap();
         self.resets.set(self.resets.get() + 1);
+        for place in &self.ring {
+            place.store(0, Ordering::Relaxed);
+        }
         self.make_empty();
         stale
     }
