@@ -15,7 +15,8 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, initialise, misuse, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, hardening, initialise, misuse, overlap,
+    replay,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -92,7 +93,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 16] = [
+const ENTRIES: [&str; 18] = [
     blocks::Allocate::NAME,
     blocks::Fill::NAME,
     blocks::Release::NAME,
@@ -104,6 +105,8 @@ const ENTRIES: [&str; 16] = [
     exhaust::Exhaust::NAME,
     exhaust::Recover::NAME,
     grow::Grow::NAME,
+    hardening::PoisonPages::NAME,
+    hardening::DrainQuarantine::NAME,
     initialise::Initialise::NAME,
     misuse::MisuseAmongMallocs::NAME,
     misuse::MisuseAmongFrees::NAME,
@@ -112,8 +115,9 @@ const ENTRIES: [&str; 16] = [
 ];
 
 /// Functions that other languages call: those of `kernels/src/exports.rs`.
-const EXPORTS: [&str; 6] = [
+const EXPORTS: [&str; 7] = [
     "scatterheap_malloc",
+    "scatterheap_malloc_tagged",
     "scatterheap_calloc",
     "scatterheap_realloc",
     "scatterheap_aligned_alloc",

@@ -66,7 +66,7 @@ fn takes_whole(host: &HostHeap) {
     let modes = Hardening::of_flags(heap.flags());
     let everything = ask(heap, heap.capacity() - modes.overhead());
     free(heap, everything);
-    host.core().drain_quarantine(Share { index: 0, count: 1 });
+    heap.drain_quarantine(Share { index: 0, count: 1 });
     assert!(snapshot(heap).is_empty());
 }
 

@@ -73,6 +73,11 @@ pub enum Error {
         /// Bytes that would do.
         needed: u64,
     },
+    /// A heap whose blocks have no headers was asked for what is in them.
+    #[error(
+        "a leak report was asked for of a heap with the modes {0}, whose blocks do not know where they come from: build it with `Hardening::TAGS`"
+    )]
+    NotFramed(String),
     /// The driver refused PTX.
     #[error("the driver refused the kernels' PTX ({message}); its log says: {log}")]
     PtxRejected {

@@ -2,8 +2,10 @@
 
 use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
+use crate::hardening;
 use crate::memory::Memory;
 use bytemuck::bytes_of;
+use heap_core::hardened::Hardening;
 use heap_core::inspect::{MisuseReport, Snapshot};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
@@ -13,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Threads that write the metadata of a heap.
 const INITIALISERS: u32 = 1 << 18;
+/// Places of a quarantine where none are said.
+const QUARANTINED: u32 = 4096;
 /// Capacity where none is said.
 const DEFAULT_CAPACITY: u64 = 256 << 20;
 
@@ -25,6 +29,8 @@ pub struct HeapBuilder<'a> {
     stripes: Option<u32>,
     count_bytes: bool,
     region: Option<(u64, u64)>,
+    hardening: Hardening,
+    quarantine: u32,
 }
 
 impl HeapBuilder<'_> {
@@ -45,6 +51,20 @@ impl HeapBuilder<'_> {
     /// internal fragmentation. Costs two atomics a request. Not if nothing is said.
     pub fn count_bytes(mut self, count: bool) -> Self {
         self.count_bytes = count;
+        self
+    }
+
+    /// Modes that find misuse which a plain heap cannot find; none if nothing is said. What they cost
+    /// is in `docs/hardening.md`.
+    pub fn harden(mut self, modes: Hardening) -> Self {
+        self.hardening = modes;
+        self
+    }
+
+    /// How many freed blocks a heap with [`Hardening::QUARANTINE`] holds back, rounded up to a power of
+    /// two; 4096 if nothing is said, and 2^24 at most.
+    pub fn quarantine(mut self, blocks: u32) -> Self {
+        self.quarantine = blocks;
         self
     }
 
@@ -70,7 +90,9 @@ impl HeapBuilder<'_> {
         let stripes = self
             .stripes
             .unwrap_or_else(|| self.device.multiprocessors());
-        let flags = if self.count_bytes { COUNT_BYTES } else { 0 };
+        let counting = if self.count_bytes { COUNT_BYTES } else { 0 };
+        let flags = counting | self.hardening.flags();
+        let ring = hardening::make_ring(self.device, self.hardening, self.quarantine)?;
         let (layout, metadata, pages) = match self.region {
             Some(region) => self.place_in(region, stripes)?,
             None => self.allocate(stripes)?,
@@ -82,6 +104,7 @@ impl HeapBuilder<'_> {
             pages,
             flags,
             generation: AtomicU32::new(0),
+            ring,
         };
         heap.make_empty()?;
         Ok(heap)
@@ -169,6 +192,8 @@ pub struct Heap {
     flags: u32,
     /// How often the heap was reset.
     generation: AtomicU32,
+    /// Of the quarantine.
+    ring: Option<Memory>,
 }
 
 impl Heap {
@@ -180,6 +205,8 @@ impl Heap {
             stripes: None,
             count_bytes: false,
             region: None,
+            hardening: Hardening::NONE,
+            quarantine: QUARANTINED,
         }
     }
 
@@ -242,6 +269,18 @@ impl Heap {
             self.flags,
         )
         .of_generation(self.generation.load(Ordering::SeqCst))
+        .with_quarantine(
+            self.ring.as_ref().map_or(0, Memory::address),
+            self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8),
+        )
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    pub(crate) fn pages(&self) -> &Memory {
+        &self.pages
     }
 
     fn check(&self) -> Result<()> {
@@ -284,6 +323,9 @@ impl Heap {
 
     /// Writes the metadata of an empty heap.
     fn make_empty(&self) -> Result<()> {
+        if let Some(ring) = &self.ring {
+            ring.clear()?;
+        }
         let core = self.core();
         self.metadata.write(0, bytes_of(&core))?;
         let arguments = InitialiseArguments { heap: *core.heap() };
@@ -292,7 +334,9 @@ impl Heap {
             self.device
                 .launch::<Initialise>(Grid::of(INITIALISERS), &arguments)?;
         }
-        self.device.synchronize()
+        self.device.synchronize()?;
+        // SAFETY: nothing is handed out.
+        unsafe { self.poison_pages(0, self.layout.page_count) }
     }
 
     /// Makes a new, empty heap of the same shape after the device faulted; recovers the device
@@ -310,6 +354,9 @@ impl Heap {
             }
             let metadata = self.device.allocate(self.layout.metadata_bytes)?;
             self.pages = self.device.allocate(page_memory(&self.layout))?;
+            let places = self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8);
+            let places = u32::try_from(places).unwrap_or(0);
+            self.ring = hardening::make_ring(&self.device, self.hardening(), places)?;
             self.metadata = metadata;
         }
         self.reset()

@@ -11,6 +11,7 @@ extern crate scatterheap_simt as simt;
 
 pub mod device;
 pub mod error;
+mod hardening;
 pub mod heap;
 pub mod memory;
 pub mod replay;
@@ -21,6 +22,7 @@ mod tally;
 pub use device::{Device, Grid, KernelSource, Selector};
 pub use error::{Error, Result};
 pub use heap::{Heap, HeapBuilder};
-pub use heap_core::inspect::{self, MisuseReport, Occupancy, Snapshot};
+pub use heap_core::hardened::Hardening;
+pub use heap_core::inspect::{self, LeakReport, MisuseReport, Occupancy, Snapshot};
 pub use heap_core::misuse::Misuse;
 pub use memory::Memory;

@@ -212,6 +212,7 @@ impl<'a> Replaying<'a> {
 
     fn report(self, trace_operations: u64, trace_peak_bytes: u64) -> Result<Report> {
         let counted = self.tally.read()?;
+        self.heap.drain_quarantine()?;
         let snapshot = self.heap.snapshot()?;
         let occupancy = snapshot.occupancy();
         let operations = counted.of(Count::Operations);

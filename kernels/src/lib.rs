@@ -37,6 +37,8 @@ pub mod exports;
 #[cfg(feature = "entry-points")]
 pub mod grow;
 #[cfg(feature = "entry-points")]
+pub mod hardening;
+#[cfg(feature = "entry-points")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
 pub mod misuse;

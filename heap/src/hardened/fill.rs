@@ -1,7 +1,7 @@
 //! Filling memory with a byte, and looking whether it still is: words where it is aligned.
 //!
-//! Reads and writes are volatile: what is looked for are writes that should not be there, which the
-//! compiler may assume that there are none of.
+//! All accesses are plain. What is looked for are writes that should not be there; one that comes
+//! while it is looked for is seen or not, as it happens, and the next look sees it.
 
 use super::POISON;
 use super::header::{BYTES, Header};
@@ -28,15 +28,15 @@ pub(super) unsafe fn fill(begin: u64, end: u64, byte: u8) {
     unsafe {
         let mut at = begin;
         while at < first {
-            (at as *mut u8).write_volatile(byte);
+            (at as *mut u8).write(byte);
             at += 1;
         }
         while at < last {
-            (at as *mut u64).write_volatile(word(byte));
+            (at as *mut u64).write(word(byte));
             at += 8;
         }
         while at < end {
-            (at as *mut u8).write_volatile(byte);
+            (at as *mut u8).write(byte);
             at += 1;
         }
     }
@@ -54,15 +54,15 @@ pub(super) unsafe fn is_filled(begin: u64, end: u64, byte: u8) -> bool {
     unsafe {
         let mut at = begin;
         while at < first {
-            difference |= u64::from((at as *const u8).read_volatile() ^ byte);
+            difference |= u64::from((at as *const u8).read() ^ byte);
             at += 1;
         }
         while at < last {
-            difference |= (at as *const u64).read_volatile() ^ word(byte);
+            difference |= (at as *const u64).read() ^ word(byte);
             at += 8;
         }
         while at < end {
-            difference |= u64::from((at as *const u8).read_volatile() ^ byte);
+            difference |= u64::from((at as *const u8).read() ^ byte);
             at += 1;
         }
     }

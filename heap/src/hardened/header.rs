@@ -108,7 +108,7 @@ impl Header {
         // SAFETY: a slot has a header, and is aligned to 16 bytes.
         unsafe {
             Self {
-                shape: (slot as *const u64).read_volatile(),
+                shape: (slot as *const u64).read(),
                 // Relaxed: of a block that the caller was given nothing else changes.
                 state: Self::state_at(slot).load(Ordering::Relaxed),
             }
@@ -123,7 +123,7 @@ impl Header {
     pub(super) unsafe fn write(self, slot: u64) {
         // SAFETY: as for `read`.
         unsafe {
-            (slot as *mut u64).write_volatile(self.shape);
+            (slot as *mut u64).write(self.shape);
             // Relaxed: the block is handed on by the user's synchronisation, and freed by ours.
             Self::state_at(slot).store(self.state, Ordering::Relaxed);
         }

@@ -8,13 +8,20 @@
 //! counted when it begins and when it is done.
 
 use super::Hardening;
-use crate::heap::Core;
+use crate::heap::{Core, Heap};
 use crate::initialise::Share;
 use simt::atomic::{DeviceAtomicU64, Ordering};
 use simt::time;
 
 /// Nanoseconds between two looks while blocks are on their way out of the ring.
 const NAP: u32 = 200;
+
+impl Heap {
+    /// Gives back one thread's share of what is in the quarantine.
+    pub fn drain_quarantine(&self, share: Share) {
+        self.core().drain_quarantine(share);
+    }
+}
 
 impl Core {
     fn place(&self, index: u64) -> &DeviceAtomicU64 {
@@ -52,8 +59,7 @@ impl Core {
         }
     }
 
-    /// Gives back one thread's share of what is in the ring.
-    pub fn drain_quarantine(&self, share: Share) {
+    fn drain_quarantine(&self, share: Share) {
         let mut index = u64::from(share.index);
         while index < self.quarantine_places() {
             self.drain(index);

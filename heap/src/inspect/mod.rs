@@ -26,6 +26,7 @@ mod misused;
 mod occupancy;
 mod page_map;
 mod region;
+mod tagged;
 mod violation;
 
 pub use check::MAX_VIOLATIONS;
@@ -34,6 +35,7 @@ pub use live::{Leak, LiveBlock};
 pub use misused::{MisuseReport, Misused};
 pub use occupancy::{ClassOccupancy, Failures, Occupancy, PageOccupancy, RunOccupancy};
 pub use page_map::PageUse;
+pub use tagged::{FoundHeader, LeakReport, SiteLeak};
 pub use violation::{Members, Place, Rule, Violation};
 
 use crate::entry::Entry;

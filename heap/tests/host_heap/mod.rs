@@ -72,12 +72,6 @@ impl HostHeap {
         }
     }
 
-    /// The head of the metadata.
-    pub fn core(&self) -> &Core {
-        // SAFETY: initialised in `new`.
-        unsafe { &*self.metadata.cast::<Core>() }
-    }
-
     /// Makes the heap empty, in the next generation; gives the handle from before.
     ///
     /// # Safety

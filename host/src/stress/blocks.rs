@@ -74,8 +74,8 @@ pub(super) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
     let settings = Settings {
         threads: 1,
         rounds: 1,
-        least: heap.capacity(),
-        most: heap.capacity(),
+        least: heap.largest_request(),
+        most: heap.largest_request(),
         seed: 0,
     };
     let filled = fill(heap, &settings)?;

@@ -143,5 +143,6 @@ pub fn run(
         None => heap.snapshot()?.occupancy(),
     };
     let whole = blocks::takes_whole_heap(heap)?;
+    heap.drain_quarantine()?;
     report::make(heap, workload, settings, &counted, run.seconds, peak, whole)
 }

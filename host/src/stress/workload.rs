@@ -3,6 +3,7 @@
 use super::misuse::BAIT;
 use crate::error::{Error, Result};
 use crate::heap::Heap;
+use heap_core::hardened::Hardening;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -153,9 +154,13 @@ impl Settings {
             let asked = format!("sizes from {} bytes for {workload}", self.least);
             return bad(asked, "its blocks need 16 bytes or more");
         }
-        if workload == Workload::Misuse && self.least <= BAIT {
+        if workload == Workload::Misuse && self.least < 2 * BAIT {
             let asked = format!("sizes from {} bytes for {workload}", self.least);
-            return bad(asked, "its blocks need 17 bytes or more");
+            return bad(asked, "its blocks need 32 bytes or more");
+        }
+        if workload == Workload::Misuse && heap.hardening().contains(Hardening::TRAP) {
+            let asked = format!("{workload} on a heap that traps");
+            return bad(asked, "leave out the mode `trap`, which ends its kernels");
         }
         if self.most > heap.capacity() {
             let asked = format!("sizes up to {} bytes", self.most);
