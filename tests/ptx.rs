@@ -15,7 +15,8 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, growth, initialise, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, growth, hardening, initialise, misuse,
+    overlap, replay,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -92,7 +93,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 18] = [
+const ENTRIES: [&str; 22] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -108,14 +109,19 @@ const ENTRIES: [&str; 18] = [
     growth::Admit::NAME,
     growth::Retract::NAME,
     growth::TryMapping::NAME,
+    hardening::PoisonPages::NAME,
+    hardening::DrainQuarantine::NAME,
     initialise::Initialise::NAME,
+    misuse::MisuseAmongMallocs::NAME,
+    misuse::MisuseAmongFrees::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
 ];
 
 /// Functions that other languages call: those of `kernels/src/exports.rs`.
-const EXPORTS: [&str; 6] = [
+const EXPORTS: [&str; 7] = [
     "scatterheap_malloc",
+    "scatterheap_malloc_tagged",
     "scatterheap_calloc",
     "scatterheap_realloc",
     "scatterheap_aligned_alloc",

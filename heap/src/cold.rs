@@ -10,9 +10,8 @@
 //!
 //! Elsewhere these are plain calls.
 
-use crate::counters::Misuse;
 use crate::entry::Entry;
-use crate::heap::{Core, Heap};
+use crate::heap::{Core, Heap, Mark};
 use crate::malloc::Wish;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
@@ -46,7 +45,12 @@ macro_rules! cold {
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket, attempt: u32) -> Ticket);
 cold!(malloc_again: malloc_again(wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8);
 cold!(give_back: give_back_units(ticket: Ticket, count: u32));
-cold!(malloc_run: malloc_run(bytes: u64, alignment: u64) -> *mut u8);
+cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, before: u32, after: u32));
-cold!(free_run: free_run(page: u32, entry: Entry, address: u64));
-cold!(report: report_misuse(misuse: Misuse, address: u64, count: u32));
+cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));
+cold!(hardened_malloc: hardened_malloc(mark: Mark, bytes: u64, alignment: u64, site: u32, zero: bool) -> *mut u8);
+cold!(hardened_free: hardened_free(mark: Mark, address: u64));
+cold!(hardened_realloc: hardened_realloc(mark: Mark, address: u64, bytes: u64) -> *mut u8);
+cold!(hardened_usable_size: hardened_usable_size(mark: Mark, address: u64) -> u64);
+cold!(refuse: refuse(mark: Mark, address: u64));
+cold!(refuse_in_slab: refuse_in_slab(page: u32, entry: Entry, address: u64));

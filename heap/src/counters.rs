@@ -1,4 +1,4 @@
-//! What went wrong, and how often: counted on the device, read by the host.
+//! Why requests failed, and how often: counted on the device, read by the host.
 //!
 //! Counters are relaxed: they carry no other data, and are read when the device is idle.
 
@@ -19,21 +19,6 @@ pub enum Failure {
 
 /// Number of [`Failure`] kinds.
 pub const FAILURES: usize = 3;
-
-/// Why `free` or `realloc` refused a pointer.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misuse {
-    /// The pointer is not into this heap.
-    Foreign = 0,
-    /// The pointer is into the heap, but not to the beginning of a block.
-    Interior = 1,
-    /// The block is not handed out: freed twice, or never allocated.
-    NotAllocated = 2,
-}
-
-/// Number of [`Misuse`] kinds.
-pub const MISUSES: usize = 3;
 
 /// Counters of a class; the last of the array is for runs of pages.
 #[repr(C, align(64))]

@@ -7,12 +7,15 @@
 //! | 10–13 | order: the slab has `2^order` pages, aligned | – |
 //! | 14–18 | multiplier of the slot size | – |
 //! | 19–23 | shift of the slot size | – |
+//! | 24–31 | generation of the heap | generation of the heap |
 //! | 32–63 | reciprocal of the multiplier | pages of the run |
 //!
 //! Kind 0 is a page that is free or lies inside a run. All pages of a slab carry the slab's word;
-//! of a run only the first page does.
+//! of a run only the first page does. The generation is the one that the heap had when the entry was
+//! made, so that `free` sees in one comparison that a page is in a slab and its own handle of today.
 
 use crate::class;
+use crate::heap::Mark;
 
 /// A page's use, see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Kind {
     reason = "fields are masked to their widths"
 )]
 impl Entry {
+    /// Kind of a page of a slab, as it stands in an entry.
+    pub(crate) const SLAB: u32 = 1;
     /// A page without use.
     pub const BLANK: Self = Self(0);
 
@@ -41,7 +46,7 @@ impl Entry {
     #[must_use]
     pub const fn slab(class: u32, order: u32) -> Self {
         let (multiplier, shift) = class::parts(class);
-        let fields = 1 | class << 2 | order << 10 | multiplier << 14 | shift << 19;
+        let fields = Self::SLAB | class << 2 | order << 10 | multiplier << 14 | shift << 19;
         Self((class::reciprocal(multiplier) as u64) << 32 | fields as u64)
     }
 
@@ -49,6 +54,20 @@ impl Entry {
     #[must_use]
     pub const fn run(pages: u32) -> Self {
         Self((pages as u64) << 32 | 2)
+    }
+
+    /// The same use, in the generation of a mark.
+    #[inline(always)]
+    #[must_use]
+    pub const fn marked(self, mark: Mark) -> Self {
+        Self(self.0 | mark.generation_bits() as u64)
+    }
+
+    /// Whether this is a page of a slab, in the generation of a mark.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_slab_of(self, mark: Mark) -> bool {
+        self.0 as u32 & Mark::FIELDS == mark.0
     }
 
     /// What kind of use this is.
@@ -59,6 +78,17 @@ impl Entry {
             1 => Kind::Slab,
             2 => Kind::Run,
             _ => Kind::Blank,
+        }
+    }
+
+    /// What kind of use this is in the generation of a mark; of another it is none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn kind_of(self, mark: Mark) -> Kind {
+        if (self.0 as u32 ^ mark.0) & Mark::GENERATION == 0 {
+            self.kind()
+        } else {
+            Kind::Blank
         }
     }
 
@@ -121,6 +151,12 @@ impl Entry {
         page >> self.order() << self.order()
     }
 
+    /// The slot that `offset` bytes into the slab are in.
+    #[must_use]
+    pub const fn slot_holding(self, offset: u32) -> u32 {
+        class::divide(offset >> self.shift(), self.reciprocal())
+    }
+
     /// The slot that begins `offset` bytes into the slab, if one begins there.
     #[inline(always)]
     #[must_use]
@@ -143,7 +179,9 @@ mod tests {
     fn a_slab_entry_gives_back_what_it_was_made_of() {
         for class in 0..class::MAX_CLASSES {
             for order in 0..9 {
-                let entry = Entry::slab(class, order);
+                let mark = Mark::of_generation(class + order);
+                let entry = Entry::slab(class, order).marked(mark);
+                assert!(entry.is_slab_of(mark) && !entry.is_slab_of(Mark::of_generation(200)));
                 assert_eq!(
                     (entry.kind(), entry.class(), entry.order()),
                     (Kind::Slab, class, order)

@@ -2,11 +2,10 @@
 //!
 //! The bitmap's old word tells for nothing whether the block was handed out: if its bit was
 //! already 0, it was freed before or never allocated. Then nothing changed, and the misuse is
-//! counted.
+//! counted (`misuse`).
 
 use crate::cold;
-use crate::counters::Misuse;
-use crate::entry::{Entry, Kind};
+use crate::entry::Entry;
 use crate::heap::Heap;
 use simt::atomic::Ordering;
 use simt::lanes::Lanes;
@@ -27,14 +26,29 @@ impl Heap {
             return;
         }
         let address = pointer as u64;
+        if self.flags != 0 {
+            cold::hardened_free(self, self.mark, address);
+            return;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.plain_free(address) };
+    }
+
+    /// `free` of a heap without modes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub(crate) unsafe fn plain_free(&self, address: u64) {
         let Some((page, entry)) = self.look_up(address) else {
-            cold::report(self, Misuse::Foreign, address, 1);
+            cold::refuse(self, self.mark, address);
             return;
         };
-        match entry.kind() {
-            Kind::Slab => self.free_slot(page, entry, address),
-            Kind::Run => cold::free_run(self, page, entry, address),
-            Kind::Blank => cold::report(self, Misuse::NotAllocated, address, 1),
+        if entry.is_slab_of(self.mark) {
+            self.free_slot(page, entry, address);
+        } else {
+            cold::free_other(self, self.mark, page, entry, address);
         }
     }
 
@@ -95,13 +109,11 @@ impl Heap {
         }
         taken = lanes.shuffle(taken, leader);
         // Some lanes freed the same block, or have a pointer into the middle of one. Of those with
-        // the same pointer the first freed it.
+        // the same pointer the first freed it. Without a slot there is no bit.
         let repeats = lanes.ballot(repeated) != 0
             && warp::lowest(lanes.match_any_u64(address)) != warp::lane_id();
-        if slot.is_none() {
-            cold::report(self, Misuse::Interior, address, 1);
-        } else if taken & bit == 0 || repeats {
-            cold::report(self, Misuse::NotAllocated, address, 1);
+        if taken & bit == 0 || repeats {
+            cold::refuse_in_slab(self, page, entry, address);
         }
     }
 }

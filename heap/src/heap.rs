@@ -9,22 +9,58 @@
 //! changes is in the arrays that it points to.
 
 use crate::array::Array;
-use crate::counters::{ClassCounters, MISUSES, Misuse};
+use crate::counters::ClassCounters;
+use crate::entry::Entry;
 use crate::growth::Growth;
 use crate::layout::{ClassInfo, Layout, StripeTable};
+use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
-use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 use simt::thread;
 
 /// First word of every heap: "SCTRHEAP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SCTRHEAP");
 
 /// Count the bytes asked for, by class.
-pub const COUNT_BYTES: u8 = 1;
+pub const COUNT_BYTES: u32 = 1;
+
+/// What the entry of a slab's page has in a heap of a generation, in the bits of [`Mark::FIELDS`].
+///
+/// The generation counts the heap's resets modulo 256. A handle has the mark of its time, so that one
+/// comparison with it tells `free` both that a page is in a slab and that the handle is no older
+/// than the last reset.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Mark(pub(crate) u32);
+
+impl Mark {
+    const GENERATION_SHIFT: u32 = 24;
+    pub(crate) const GENERATION: u32 = 0xff << Self::GENERATION_SHIFT;
+    /// The bits of an entry that are compared: its kind and its generation.
+    pub const FIELDS: u32 = Self::GENERATION | 3;
+
+    /// The mark of a generation, of which the low 8 bits are kept.
+    #[must_use]
+    pub const fn of_generation(generation: u32) -> Self {
+        Self(generation << Self::GENERATION_SHIFT | Entry::SLAB)
+    }
+
+    /// The generation, modulo 256.
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        self.0 >> Self::GENERATION_SHIFT
+    }
+
+    /// The generation where it stands in an entry.
+    #[inline(always)]
+    pub(crate) const fn generation_bits(self) -> u32 {
+        self.0 & Self::GENERATION
+    }
+}
 
 /// A heap: what the fast paths need, small enough to travel by value.
 ///
@@ -46,8 +82,9 @@ pub struct Heap {
     pub(crate) largest_slot: u32,
     pub(crate) page_shift: u8,
     stripes_log2: u8,
-    pub(crate) flags: u8,
-    padding: u8,
+    padding: u16,
+    pub(crate) mark: Mark,
+    pub(crate) flags: u32,
 }
 
 /// The head of the metadata: the heap itself, and what only the slow paths and the host need.
@@ -62,18 +99,29 @@ pub struct Core {
     classes: Array<ClassInfo>,
     growth: Growth,
     layout: Layout,
-    padding: [u64; 29],
+    quarantine: Array<DeviceAtomicU64>,
+    quarantine_places: u64,
+    padding: [u64; CORE_PADDING],
 }
+
+/// Words of the head up to its alignment.
+const CORE_PADDING: usize = 26;
 
 /// What changes and belongs to no class and no page.
 #[repr(C)]
 pub struct Globals {
     /// What refills look at.
     pub shared: Shared,
-    /// Refused frees by [`Misuse`].
+    /// Misuses by [`Misuse`](crate::misuse::Misuse).
     pub misuses: [DeviceAtomicU64; MISUSES],
-    /// The first refused address of each kind.
-    pub first_misused: [DeviceAtomicU64; MISUSES],
+    /// The first addresses of each kind.
+    pub misused: [[DeviceAtomicU64; KEPT_ADDRESSES]; MISUSES],
+    /// Blocks that were put into the quarantine.
+    pub quarantined: DeviceAtomicU64,
+    /// How often something was to be taken out of it.
+    pub drains_begun: DeviceAtomicU64,
+    /// How often that was done.
+    pub drains_done: DeviceAtomicU64,
 }
 
 /// What refills look at, alone on a cache line.
@@ -101,16 +149,20 @@ impl Globals {
                 lease: DeviceAtomicU32::new(0),
             },
             misuses: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
-            first_misused: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
+            misused: core::array::from_fn(|_| core::array::from_fn(|_| DeviceAtomicU64::new(0))),
+            quarantined: DeviceAtomicU64::new(0),
+            drains_begun: DeviceAtomicU64::new(0),
+            drains_done: DeviceAtomicU64::new(0),
         }
     }
 }
 
 impl Core {
     /// The head of a heap of shape `layout` whose metadata is to begin at address `metadata` and
-    /// whose pages begin at address `base`. `flags` is 0 or [`COUNT_BYTES`].
+    /// whose pages begin at address `base`. `flags` are [`COUNT_BYTES`] and those of
+    /// [`Hardening`](crate::hardened::Hardening). Its generation is 0, and it has no quarantine.
     #[must_use]
-    pub fn new(layout: Layout, metadata: u64, base: u64, flags: u8) -> Self {
+    pub fn new(layout: Layout, metadata: u64, base: u64, flags: u32) -> Self {
         let at = |offset| metadata + offset;
         Self {
             heap: Heap {
@@ -125,8 +177,9 @@ impl Core {
                 largest_slot: layout.largest_slot,
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
-                flags,
                 padding: 0,
+                mark: Mark::of_generation(0),
+                flags,
             },
             magic: MAGIC,
             globals: Array::new(at(layout.offsets.globals)),
@@ -141,11 +194,13 @@ impl Core {
             classes: Array::new(at(layout.offsets.classes)),
             growth: Growth::none(layout.page_count),
             layout,
-            padding: [0; 29],
+            quarantine: Array::new(0),
+            quarantine_places: 0,
+            padding: [0; CORE_PADDING],
         }
     }
 
-    /// The head of a heap that grows.
+    /// The same head, of a heap that grows.
     #[must_use]
     pub fn growing(self, growth: Growth) -> Self {
         Self { growth, ..self }
@@ -155,6 +210,40 @@ impl Core {
     #[must_use]
     pub fn growth(&self) -> &Growth {
         &self.growth
+    }
+
+    /// The same head, of a heap that was reset `generation` times, modulo 256.
+    #[must_use]
+    pub fn of_generation(mut self, generation: u32) -> Self {
+        self.heap.mark = Mark::of_generation(generation);
+        self
+    }
+
+    /// The same head, of a heap with [`QUARANTINE`](crate::hardened::Hardening::QUARANTINE), whose ring
+    /// is `places` words of zero at address `ring`; a power of two of them.
+    #[must_use]
+    pub fn with_quarantine(mut self, ring: u64, places: u64) -> Self {
+        self.quarantine = Array::new(ring);
+        self.quarantine_places = places;
+        self
+    }
+
+    /// The same head, with the quarantine of another.
+    #[cfg(feature = "inspect")]
+    #[allow(dead_code, reason = "explorers do not inspect")]
+    pub(crate) fn with_quarantine_of(self, other: &Self) -> Self {
+        let ring = other.quarantine.pointer(0) as u64;
+        self.with_quarantine(ring, other.quarantine_places)
+    }
+
+    /// The ring of the quarantine.
+    pub(crate) fn quarantine_ring(&self) -> Array<DeviceAtomicU64> {
+        self.quarantine
+    }
+
+    /// Places of the ring.
+    pub(crate) fn quarantine_places(&self) -> u64 {
+        self.quarantine_places
     }
 
     /// The heap.
@@ -208,21 +297,6 @@ impl Core {
     /// The listed slabs of a class, by their first pages.
     pub(crate) fn listed(&self, class: u32) -> PageSet {
         self.set(1 + class)
-    }
-
-    /// Counts refused frees.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64, count: u32) {
-        // Relaxed: diagnostics, read when the device is idle.
-        let globals = self.globals();
-        globals.misuses[misuse as usize].fetch_add(u64::from(count), Ordering::Relaxed);
-        let _first = globals.first_misused[misuse as usize].compare_exchange(
-            0,
-            address,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
     }
 }
 
@@ -284,8 +358,15 @@ impl Heap {
 
     /// Flags given at creation.
     #[must_use]
-    pub fn flags(&self) -> u8 {
+    pub fn flags(&self) -> u32 {
         self.flags
+    }
+
+    /// The handle's generation.
+    #[inline(always)]
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// Bytes that can be allocated.

@@ -19,7 +19,8 @@
 //!    and one request for the whole heap succeeds.
 //! 4. When no thread is in the allocator, a slab's use equals its slots handed out plus the units
 //!    of the stripe that has it.
-//! 5. User memory is neither read nor written (but for `calloc`'s zeroes and `realloc`'s copy).
+//! 5. User memory is neither read nor written, but for `calloc`'s zeroes and `realloc`'s copy, and in
+//!    the [hardened] modes.
 //!
 //! Which atomic carries which promise is written in `docs/memory-order.md`.
 //!
@@ -29,7 +30,7 @@
 //! slab. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
 //! free pages (`pages`, `page_set`); if that fails, `scavenge` looks everywhere else.
 //! [`free`](Heap::free) clears bits and lowers the slab's use, which moves the slab through its
-//! life (`slab`).
+//! life (`slab`). What it refuses is told apart in [`misuse`].
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
@@ -42,12 +43,14 @@ pub mod counters;
 pub mod entry;
 mod free;
 pub mod growth;
+pub mod hardened;
 mod heap;
 mod initialise;
 #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
 pub mod inspect;
 pub mod layout;
 mod malloc;
+pub mod misuse;
 mod obtain;
 pub mod page_set;
 mod pages;
@@ -59,5 +62,5 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
-pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Shared};
+pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Mark, Shared};
 pub use initialise::Share;

@@ -16,8 +16,9 @@ use crate::class;
 use crate::cold;
 use crate::counters::Failure;
 use crate::entry::Entry;
-use crate::heap::{COUNT_BYTES, Core, Heap};
+use crate::heap::{Core, Heap, Mark};
 use crate::layout;
+use crate::misuse::Misuse;
 use crate::refill::PATIENCE;
 use crate::ticket::Ticket;
 use core::ptr;
@@ -30,8 +31,8 @@ const NAP: u32 = 60;
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
 /// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
-/// the class's own.
-#[derive(Clone, Copy)]
+/// the class's own. On its way to a slow path it carries the generation of the handle (8 bits).
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wish(pub u32);
 
 impl Wish {
@@ -50,7 +51,19 @@ impl Wish {
 
     /// Alignment in bytes.
     pub fn alignment(self) -> u32 {
-        1 << (self.0 >> 8)
+        1 << (self.0 >> 8 & 31)
+    }
+
+    /// The wish as it comes through a handle of `mark`.
+    #[inline(always)]
+    pub fn through(self, mark: Mark) -> Self {
+        Self(self.0 | mark.generation_bits())
+    }
+
+    /// The wish alone; none if it came through another handle than one of `mark`.
+    pub fn unless_stale(self, mark: Mark) -> Option<Self> {
+        let wish = Self(self.0 & !Mark::GENERATION);
+        (wish.through(mark) == self).then_some(wish)
     }
 }
 
@@ -86,14 +99,34 @@ impl Heap {
     /// class and reason. Never because of contention. Lanes may call in any divergence.
     #[inline(always)]
     #[must_use]
+    pub fn malloc(&self, bytes: u64) -> *mut u8 {
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, 1, 0, false);
+        }
+        self.plain_malloc(bytes)
+    }
+
+    /// [`malloc`](Self::malloc) for a site of the program, of the caller's choosing: in a heap with
+    /// [`TAGS`](crate::hardened::Hardening::TAGS) the host can group live blocks by it.
+    #[inline(always)]
+    #[must_use]
+    pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, 1, site, false);
+        }
+        self.plain_malloc(bytes)
+    }
+
+    /// `malloc` of a heap without modes.
+    #[inline(always)]
     #[allow(
         clippy::cast_possible_truncation,
         reason = "checked against the largest slot"
     )]
-    pub fn malloc(&self, bytes: u64) -> *mut u8 {
+    pub(crate) fn plain_malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
-            return cold::malloc_run(self, bytes, 1);
+            return cold::malloc_run(self, self.mark, bytes, 1);
         }
         self.malloc_slot(Wish::new(class::class_of(bytes as u32), 16), bytes)
     }
@@ -101,10 +134,10 @@ impl Heap {
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        let (block, ticket) = self.attempt_slot(wish, bytes, 0);
+        let (block, ticket) = self.attempt_slot(wish, 0);
         if block.is_null() {
             // A loop here would keep in registers what only a second attempt needs.
-            return cold::malloc_again(self, wish, bytes, ticket);
+            return cold::malloc_again(self, wish.through(self.mark), bytes, ticket);
         }
         block
     }
@@ -112,7 +145,7 @@ impl Heap {
     /// One attempt to allocate a slot, as attempt `attempt`: the block or NULL, and what the lane's
     /// group drew.
     #[inline(always)]
-    fn attempt_slot(&self, wish: Wish, bytes: u64, attempt: u32) -> (*mut u8, Ticket) {
+    fn attempt_slot(&self, wish: Wish, attempt: u32) -> (*mut u8, Ticket) {
         let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
         let ticket = draw.ticket;
         let slot = if draw.spread {
@@ -123,9 +156,6 @@ impl Heap {
         let Some(slot) = slot else {
             return (ptr::null_mut(), ticket);
         };
-        if self.flags & COUNT_BYTES != 0 {
-            self.core().counters(ticket.class()).count_served(bytes);
-        }
         (self.slot_address(ticket, slot) as *mut u8, ticket)
     }
 
@@ -289,6 +319,10 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
+        let Some(wish) = wish.unless_stale(self.mark()) else {
+            self.report_misuse(Misuse::Stale, 0);
+            return ptr::null_mut();
+        };
         let (mut ticket, mut attempt) = (drawn, 0);
         let mut tried = Tried::default();
         loop {
@@ -305,7 +339,7 @@ impl Core {
                 time::nanosleep(NAP);
             }
             let block;
-            (block, ticket) = self.attempt_slot(wish, bytes, attempt);
+            (block, ticket) = self.attempt_slot(wish, attempt);
             if !block.is_null() {
                 return block;
             }

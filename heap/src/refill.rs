@@ -39,6 +39,7 @@ impl Heap {
                 return before;
             }
         }
+        let wish = wish.through(self.mark);
         cold::draw(self, wish, index, count, before, attempt)
     }
 }
@@ -58,6 +59,9 @@ impl Core {
     ) -> Ticket {
         let class = wish.class();
         let stripe = self.stripe(class, index);
+        let Some(wish) = wish.unless_stale(self.mark()) else {
+            return self.turn_away(stripe, drawn);
+        };
         let mut before = drawn;
         if attempt != 0 {
             before = stripe.look();
@@ -77,6 +81,18 @@ impl Core {
             return Ticket::empty(class);
         }
         self.scavenge(wish, count)
+    }
+
+    /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
+    /// does its duty. Its lanes come to `malloc_again`, where those with a good handle go on.
+    fn turn_away(&self, stripe: &Stripe, drawn: Ticket) -> Ticket {
+        if drawn.left() > 0 {
+            self.give_back_units(drawn, drawn.left().cast_unsigned());
+        }
+        if drawn.left() >= 0 {
+            self.refill(stripe, drawn, 0);
+        }
+        Ticket::empty(drawn.class())
     }
 
     /// What a group that drew `count` units from a stripe as its crosser gets: what was left of

@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::cold;
-use crate::counters::{Failure, Misuse};
+use crate::counters::Failure;
 use crate::entry::Kind;
 use crate::heap::Heap;
 use crate::malloc::Wish;
@@ -22,7 +22,10 @@ impl Heap {
                 .count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
         };
-        let block = self.malloc(bytes);
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, 1, 0, true);
+        }
+        let block = self.plain_malloc(bytes);
         if !block.is_null() {
             // SAFETY: the block has that many bytes and is this thread's alone. Blocks are
             // multiples of 16 bytes, and aligned so.
@@ -37,12 +40,15 @@ impl Heap {
     #[must_use]
     pub fn aligned_alloc(&self, request: Request) -> *mut u8 {
         let (bytes, alignment) = (request.size() as u64, request.align() as u64);
+        if self.flags != 0 {
+            return cold::hardened_malloc(self, self.mark, bytes, alignment, 0, false);
+        }
         if alignment <= 16 {
-            return self.malloc(bytes);
+            return self.plain_malloc(bytes);
         }
         match self.aligned_class(bytes, alignment) {
             Some(class) => self.malloc_slot(Wish::new(class, alignment), bytes),
-            None => cold::malloc_run(self, bytes, alignment),
+            None => cold::malloc_run(self, self.mark, bytes, alignment),
         }
     }
 
@@ -51,7 +57,7 @@ impl Heap {
         clippy::cast_possible_truncation,
         reason = "checked against the largest slot"
     )]
-    fn aligned_class(&self, bytes: u64, alignment: u64) -> Option<u32> {
+    pub(crate) fn aligned_class(&self, bytes: u64, alignment: u64) -> Option<u32> {
         let least = bytes.max(alignment);
         if bytes == 0 || alignment > 1 << self.page_shift || least > u64::from(self.largest_slot) {
             return None;
@@ -61,16 +67,24 @@ impl Heap {
             .find(|class| u64::from(class::slot_bytes(*class)) & (alignment - 1) == 0)
     }
 
-    /// Bytes that the block at `pointer` has, at least as many as were asked for; 0 if it is no
-    /// block of this heap.
+    /// Bytes that the block at `pointer` has, at least as many as were asked for, and just as many
+    /// in a heap with framed blocks; 0 if it is no block of this heap.
     #[must_use]
     pub fn usable_size(&self, pointer: *const u8) -> u64 {
         let address = pointer as u64;
+        if self.flags != 0 {
+            return cold::hardened_usable_size(self, self.mark, address);
+        }
+        self.plain_usable_size(address)
+    }
+
+    /// `usable_size` of a heap without modes.
+    pub(crate) fn plain_usable_size(&self, address: u64) -> u64 {
         let Some((page, entry)) = self.look_up(address) else {
             return 0;
         };
         let head = entry.head(page);
-        match entry.kind() {
+        match entry.kind_of(self.mark) {
             Kind::Slab => match entry.slot_at(self.offset_in_slab(head, address)) {
                 Some(slot) if self.is_handed_out(head, slot) => {
                     u64::from(entry.multiplier() << entry.shift())
@@ -84,7 +98,7 @@ impl Heap {
         }
     }
 
-    fn is_handed_out(&self, head: u32, slot: u32) -> bool {
+    pub(crate) fn is_handed_out(&self, head: u32, slot: u32) -> bool {
         // Relaxed: the bit is the caller's own while the block is.
         let word = self.slot_word(self.slot_word_index(head, slot));
         word.load(Ordering::Relaxed) & 1 << (slot & 31) != 0
@@ -93,7 +107,7 @@ impl Heap {
     /// Gives a block of `bytes` bytes that begins as the block at `pointer` did: the same block
     /// where it fits and wastes less than half, or where nothing smaller is left, else a new one.
     /// NULL for `pointer` is `malloc`; 0 bytes is `free` and gives NULL. If NULL is given for other
-    /// sizes, the old block stays.
+    /// sizes, the old block stays. What is no block gives NULL, and is counted as `free` does.
     ///
     /// # Safety
     ///
@@ -103,26 +117,29 @@ impl Heap {
         if pointer.is_null() {
             return self.malloc(bytes);
         }
+        if self.flags != 0 {
+            return cold::hardened_realloc(self, self.mark, pointer as u64, bytes);
+        }
         if bytes == 0 {
             // SAFETY: as the caller promises.
-            unsafe { self.free(pointer) };
+            unsafe { self.plain_free(pointer as u64) };
             return ptr::null_mut();
         }
-        let usable = self.usable_size(pointer);
+        let usable = self.plain_usable_size(pointer as u64);
         if usable == 0 {
-            cold::report(self, Misuse::NotAllocated, pointer as u64, 1);
+            cold::refuse(self, self.mark, pointer as u64);
             return ptr::null_mut();
         }
         if bytes <= usable && usable - bytes <= usable / 2 {
             return pointer;
         }
-        let block = self.malloc(bytes);
+        let block = self.plain_malloc(bytes);
         if !block.is_null() {
             // SAFETY: both blocks have that many bytes, rounded up to 16, and are aligned so; they
             // are different blocks, and the old one dies here as the caller promises.
             unsafe {
                 copy(pointer.cast(), block.cast(), bytes.min(usable));
-                self.free(pointer);
+                self.plain_free(pointer as u64);
             }
         } else if bytes <= usable {
             // Nothing smaller is left (which is counted): the old block will do.

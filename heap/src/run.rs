@@ -1,8 +1,9 @@
 //! Large requests: runs of pages, up to the whole heap.
 
-use crate::counters::{Failure, Misuse};
-use crate::entry::{Entry, Kind};
-use crate::heap::{COUNT_BYTES, Core, own_stripe};
+use crate::counters::Failure;
+use crate::entry::Entry;
+use crate::heap::{Core, Mark, own_stripe};
+use crate::misuse::Misuse;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
@@ -15,11 +16,16 @@ const NAP: u32 = 200;
 const STARTS: u32 = 64;
 
 impl Core {
-    /// Allocates a run of pages for `bytes`, at an address that is a multiple of `alignment`.
+    /// Allocates a run of pages for `bytes`, at an address that is a multiple of `alignment`, for a
+    /// handle of `mark`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_run(&self, bytes: u64, alignment: u64) -> *mut u8 {
+    pub(crate) fn malloc_run(&self, mark: Mark, bytes: u64, alignment: u64) -> *mut u8 {
         if bytes == 0 {
+            return ptr::null_mut();
+        }
+        if mark != self.mark() {
+            self.report_misuse(Misuse::Stale, 0);
             return ptr::null_mut();
         }
         let counters = self.run_counters();
@@ -52,12 +58,9 @@ impl Core {
         let first = self.find_run(length, alignment)?;
         // Relaxed: whoever frees the block got it from this thread.
         self.entry(first)
-            .store(Entry::run(length).0, Ordering::Relaxed);
+            .store(Entry::run(length).marked(self.mark()).0, Ordering::Relaxed);
         self.settle_pages(first, length);
         self.look_ahead();
-        if self.flags & COUNT_BYTES != 0 {
-            self.run_counters().count_served(bytes);
-        }
         Ok(self.page_address(first) as *mut u8)
     }
 
@@ -100,12 +103,10 @@ impl Core {
         words / 2 + words / 2 * place / STARTS
     }
 
-    /// Frees the run that begins at `page`, if `address` is where it begins.
-    #[cold]
-    #[inline(never)]
+    /// Frees the run of `entry` that begins at `page`, if `address` is where it begins.
     pub(crate) fn free_run(&self, page: u32, entry: Entry, address: u64) {
         if self.page_address(page) != address {
-            self.report_misuse(Misuse::Interior, address, 1);
+            self.report_misuse(Misuse::Interior, address);
             return;
         }
         // Relaxed: atomicity lets one of two that free the same run see that it is gone; `give_run`
@@ -116,10 +117,10 @@ impl Core {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if taken.is_ok() && entry.kind() == Kind::Run {
+        if taken.is_ok() {
             self.give_run(page, entry.run_pages());
         } else {
-            self.report_misuse(Misuse::NotAllocated, address, 1);
+            self.report_misuse(Misuse::Retired, address);
         }
     }
 }

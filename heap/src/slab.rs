@@ -238,7 +238,8 @@ impl Core {
 
     /// Makes pages that the caller took from the free set a slab without use.
     pub(crate) fn found_slab(&self, slab: Slab) {
-        let entry = Entry::slab(slab.class(), slab.order()).0;
+        let entry = Entry::slab(slab.class(), slab.order());
+        let entry = entry.marked(self.mark()).0;
         for page in slab.page()..slab.page() + slab.pages() {
             // Relaxed: released when the slab is published or listed.
             self.entry(page).store(entry, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::layout::MIN_CAPACITY;
+use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::page_set::{PageSet, SetState, Sets};
 use scatterheap_heap::{Globals, Heap};
 use scatterheap_simt::atomic::DeviceAtomicU64;
@@ -120,15 +121,18 @@ impl Ground {
     }
 
     fn misuses(&self) -> u64 {
+        self.misuses_of(&Misuse::ALL)
+    }
+
+    fn misuses_of(&self, kinds: &[Misuse]) -> u64 {
         let heap = self.heap();
         let globals = std::ptr::from_ref(heap) as u64 + heap.layout().offsets.globals;
         // SAFETY: the globals are there, initialised.
         let globals = unsafe { &*(globals as *const Globals) };
         let relaxed = scatterheap_simt::atomic::Ordering::Relaxed;
-        globals
-            .misuses
+        kinds
             .iter()
-            .map(|misuse| misuse.load(relaxed))
+            .map(|kind| globals.misuses[*kind as usize].load(relaxed))
             .sum()
     }
 
@@ -719,6 +723,68 @@ fn double_free_race_of_a_run() {
         ground.free(block);
         other.join().expect("no panic");
         assert_eq!(ground.misuses(), 1, "one free of the two is refused");
+        ground.finish();
+    });
+}
+
+/// Two free the last block of a slab, and the slab's pages become free: the one who comes late finds
+/// a slot that is not handed out, or no slab, and takes nothing that is not there.
+#[test]
+fn double_free_races_with_the_slab_being_given_up() {
+    explore(4, || {
+        let ground = Ground::new(1);
+        let blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        // With one more the stripe lets go of the slab, so that its last free gives it up.
+        let next = ground.obtain(SLOT);
+        for block in &blocks[1..] {
+            ground.free(*block);
+        }
+        let last = blocks[0];
+        let other = spawn(&ground, move |ground| ground.free(last));
+        ground.free(last);
+        other.join().expect("no panic");
+        let kinds = [Misuse::NotAllocated, Misuse::Retired];
+        assert_eq!((ground.misuses(), ground.misuses_of(&kinds)), (1, 1));
+        // By now it is given up.
+        let retired = ground.misuses_of(&[Misuse::Retired]);
+        ground.free(last);
+        assert_eq!(ground.misuses_of(&[Misuse::Retired]), retired + 1);
+        ground.free(next);
+        ground.finish();
+    });
+}
+
+/// The second free of a block, while its slot or its pages serve the same class again: it is
+/// refused, or it frees the new block, which a pointer does not tell from the old one. The heap's
+/// accounts are right in either case.
+#[test]
+fn double_free_races_with_reuse() {
+    explore(3, || {
+        let ground = Ground::new(1);
+        // Nothing else is left.
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        let block = blocks[0];
+        let other = spawn(&ground, move |ground| ground.free(block));
+        ground.free(block);
+        // None, if the other has not come to the end of its free.
+        let mine = ground.malloc(SLOT);
+        other.join().expect("no panic");
+        let kinds = [Misuse::NotAllocated, Misuse::Retired];
+        let refused = ground.misuses();
+        assert_eq!(ground.misuses_of(&kinds), refused);
+        if refused == 0 {
+            assert_eq!(mine, Some(block), "the other freed what it was not given");
+            assert_eq!(ground.heap().usable_size(block as *const u8), 0);
+        } else {
+            assert_eq!(refused, 1);
+            mine.into_iter().for_each(|mine| ground.free(mine));
+        }
+        for block in &blocks[1..] {
+            ground.free(*block);
+        }
+        ground.free(rest);
+        assert_eq!(ground.misuses(), refused);
         ground.finish();
     });
 }

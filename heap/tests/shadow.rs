@@ -53,12 +53,14 @@ fn operations(capacity: u64) -> impl Strategy<Value = Vec<Operation>> {
             .prop_map(|(before, distance)| Operation::Foreign(before, distance)),
         2 => wild.clone().prop_map(Operation::Wild),
         1 => (wild, 1..1000_u64).prop_map(|(offset, bytes)| Operation::WildRealloc(offset, bytes)),
+        1 => any::<usize>().prop_map(Operation::StaleFree),
+        1 => sizes(capacity).prop_map(Operation::StaleMalloc),
         2 => (0..10_u32).prop_map(Operation::StandOn),
     ];
     prop::collection::vec(operation, 1..300)
 }
 
-fn scenarios() -> impl Strategy<Value = (u64, u32, u8, Vec<Operation>)> {
+fn scenarios() -> impl Strategy<Value = (u64, u32, u32, Vec<Operation>)> {
     let capacity = prop_oneof![
         Just(MIN_CAPACITY),
         MIN_CAPACITY..64 << 10,
@@ -96,10 +98,12 @@ fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn run(capacity: u64, stripes: u32, flags: u8, operations: Vec<Operation>) {
+fn run(capacity: u64, stripes: u32, flags: u32, operations: Vec<Operation>) {
     within_a_minute(move || {
         let host = HostHeap::new(capacity, stripes, flags);
-        let mut shadow = Shadow::new(host.heap());
+        // SAFETY: nobody uses it yet.
+        let stale = unsafe { host.reset() };
+        let mut shadow = Shadow::new(host.heap(), stale);
         for operation in &operations {
             shadow.apply(operation);
         }

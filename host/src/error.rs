@@ -86,6 +86,11 @@ pub enum Error {
         "a heap in a given region was asked to grow, but only memory of its own can: leave out the region, or the growth"
     )]
     GrowthInRegion,
+    /// Memory that comes while kernels run cannot be poisoned before.
+    #[error(
+        "a heap with poison was asked to grow while kernels run, but new memory is poisoned between launches: use `Growth::BetweenLaunches`, or leave out the poison"
+    )]
+    PoisonWhileGrowing,
     /// A heap was asked to grow or shrink, but has its capacity for ever.
     #[error("a heap of {} was asked to grow or shrink, but it is fixed: build it with a `max_capacity`", Bytes(*.0))]
     FixedCapacity(u64),
@@ -99,6 +104,11 @@ pub enum Error {
         /// Bytes that it may have.
         most: u64,
     },
+    /// A heap whose blocks have no headers was asked for what is in them.
+    #[error(
+        "a leak report was asked for of a heap with the modes {0}, whose blocks do not know where they come from: build it with `Hardening::TAGS`"
+    )]
+    NotFramed(String),
     /// The driver refused PTX.
     #[error("the driver refused the kernels' PTX ({message}); its log says: {log}")]
     PtxRejected {

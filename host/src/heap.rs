@@ -3,17 +3,22 @@
 use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
 use crate::growth::{Growing, Growth, Plan};
+use crate::hardening;
 use crate::memory::Memory;
 use bytemuck::bytes_of;
-use heap_core::inspect::Snapshot;
+use heap_core::hardened::Hardening;
+use heap_core::inspect::{MisuseReport, Snapshot};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
 use simt::kernel::Kernel;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Threads that write the metadata of a heap.
 const INITIALISERS: u32 = 1 << 18;
+/// Places of a quarantine where none are said.
+const QUARANTINED: u32 = 4096;
 /// Capacity where none is said.
 const DEFAULT_CAPACITY: u64 = 256 << 20;
 /// How long a request waits for the host where nothing is said.
@@ -31,6 +36,8 @@ pub struct HeapBuilder<'a> {
     max_capacity: Option<u64>,
     growth: Option<Growth>,
     patience: Duration,
+    hardening: Hardening,
+    quarantine: u32,
 }
 
 impl HeapBuilder<'_> {
@@ -76,6 +83,20 @@ impl HeapBuilder<'_> {
         self
     }
 
+    /// Modes that find misuse which a plain heap cannot find; none if nothing is said. What they cost
+    /// is in `docs/hardening.md`.
+    pub fn harden(mut self, modes: Hardening) -> Self {
+        self.hardening = modes;
+        self
+    }
+
+    /// How many freed blocks a heap with [`Hardening::QUARANTINE`] holds back, rounded up to a power of
+    /// two; 4096 if nothing is said, and 2^24 at most.
+    pub fn quarantine(mut self, blocks: u32) -> Self {
+        self.quarantine = blocks;
+        self
+    }
+
     /// Puts the heap, metadata and all, into memory that the caller brings: pinned or managed
     /// memory, imported memory, a communication library's symmetric memory. The capacity is then
     /// what fits, whatever was said.
@@ -98,7 +119,9 @@ impl HeapBuilder<'_> {
         let stripes = self
             .stripes
             .unwrap_or_else(|| self.device.multiprocessors());
-        let flags = if self.count_bytes { COUNT_BYTES } else { 0 };
+        let counting = if self.count_bytes { COUNT_BYTES } else { 0 };
+        let flags = counting | self.hardening.flags();
+        let ring = hardening::make_ring(self.device, self.hardening, self.quarantine)?;
         let (layout, metadata, pages) = match (self.region, self.plan()?) {
             (Some(_), Some(_)) => return Err(Error::GrowthInRegion),
             (Some(region), None) => self.place_in(region, stripes)?,
@@ -111,8 +134,10 @@ impl HeapBuilder<'_> {
             metadata,
             pages,
             flags,
+            generation: AtomicU32::new(0),
+            ring,
         };
-        heap.reset()?;
+        heap.make_empty()?;
         Ok(heap)
     }
 
@@ -131,6 +156,9 @@ impl HeapBuilder<'_> {
             Growth::Fixed
         };
         let growth = self.growth.unwrap_or(usual);
+        if growth == Growth::Live && self.hardening.contains(Hardening::POISON) {
+            return Err(Error::PoisonWhileGrowing);
+        }
         let plan = Plan {
             capacity: self.capacity,
             patience: self.patience,
@@ -226,7 +254,11 @@ pub struct Heap {
     layout: Layout,
     metadata: Memory,
     pub(crate) pages: Pages,
-    flags: u8,
+    flags: u32,
+    /// How often the heap was reset.
+    generation: AtomicU32,
+    /// Of the quarantine.
+    ring: Option<Memory>,
 }
 
 /// Where the pages of a heap are.
@@ -250,6 +282,8 @@ impl Heap {
             max_capacity: None,
             growth: None,
             patience: PATIENCE,
+            hardening: Hardening::NONE,
+            quarantine: QUARANTINED,
         }
     }
 
@@ -272,6 +306,11 @@ impl Heap {
     #[must_use]
     pub fn max_capacity(&self) -> u64 {
         self.layout.capacity
+    }
+
+    /// Pages that have memory.
+    pub(crate) fn page_count(&self) -> u32 {
+        u32::try_from(self.capacity() >> self.layout.page_shift).unwrap_or(u32::MAX)
     }
 
     /// Shape of the heap, once it has grown as far as it may.
@@ -322,6 +361,21 @@ impl Heap {
             self.base(),
             self.flags,
         )
+        .of_generation(self.generation.load(Ordering::SeqCst))
+        .with_quarantine(
+            self.ring.as_ref().map_or(0, Memory::address),
+            self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8),
+        )
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// The pages that have memory.
+    pub(crate) fn user_memory(&self) -> Memory {
+        // SAFETY: the heap owns the memory, and lives longer than who asks.
+        unsafe { self.device.adopt(self.base(), self.capacity()) }
     }
 
     fn core(&self) -> Core {
@@ -361,7 +415,9 @@ impl Heap {
         unsafe { self.device.launch::<K>(grid, arguments) }
     }
 
-    /// Makes the heap empty; all blocks are gone. Waits until that is done.
+    /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
+    /// stale then: what is tried through them is refused and counted, see
+    /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale).
     ///
     /// # Errors
     ///
@@ -369,6 +425,16 @@ impl Heap {
     pub fn reset(&self) -> Result<()> {
         self.check()?;
         self.device.synchronize()?;
+        // SeqCst: nothing depends on it but the next handle.
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.make_empty()
+    }
+
+    /// Writes the metadata of an empty heap.
+    fn make_empty(&self) -> Result<()> {
+        if let Some(ring) = &self.ring {
+            ring.clear()?;
+        }
         let core = self.core();
         self.metadata.write(0, bytes_of(&core))?;
         let arguments = InitialiseArguments { heap: *core.heap() };
@@ -377,7 +443,9 @@ impl Heap {
             self.device
                 .launch::<Initialise>(Grid::of(INITIALISERS), &arguments)?;
         }
-        self.device.synchronize()
+        self.device.synchronize()?;
+        // SAFETY: nothing is handed out.
+        unsafe { self.poison_pages(0, self.page_count()) }
     }
 
     /// Makes a new, empty heap of the same shape after the device faulted; recovers the device
@@ -402,6 +470,9 @@ impl Heap {
                     growing.pieces.plan(),
                 )?),
             };
+            let places = self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8);
+            let places = u32::try_from(places).unwrap_or(0);
+            self.ring = hardening::make_ring(&self.device, self.hardening(), places)?;
             self.metadata = metadata;
         }
         self.reset()
@@ -417,5 +488,14 @@ impl Heap {
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
         Ok(Snapshot::new(self.metadata.read(0, length)?)?)
+    }
+
+    /// How the heap was misused since it was made or reset, after all launches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`snapshot`](Self::snapshot).
+    pub fn misuse_report(&self) -> Result<MisuseReport> {
+        Ok(self.snapshot()?.misuse_report())
     }
 }

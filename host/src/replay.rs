@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::stress::Progress;
 use crate::tally::DeviceTally;
-use heap_core::inspect::Occupancy;
+use heap_core::inspect::{MisuseReport, Occupancy};
 use kernels::replay::{Operation, Place, Replay, ReplayArguments};
 use kernels::tally::Count;
 use scatterheap_trace::{LaneSplit, Trace};
@@ -72,8 +72,8 @@ pub struct Report {
     pub out_of_bounds: u64,
     /// Blocks still allocated at the end.
     pub leaked: u64,
-    /// Frees that the heap refused.
-    pub refused: u64,
+    /// Calls that the heap refused.
+    pub misuses: MisuseReport,
     /// Invariants that did not hold at the end.
     pub violations: Vec<String>,
     /// The heap where it was fullest, as far as it was looked at.
@@ -89,7 +89,7 @@ impl Report {
             self.misaligned,
             self.out_of_bounds,
             self.leaked,
-            self.refused,
+            self.misuses.total(),
         ];
         counts.iter().all(|count| *count == 0) && self.violations.is_empty()
     }
@@ -212,6 +212,7 @@ impl<'a> Replaying<'a> {
 
     fn report(self, trace_operations: u64, trace_peak_bytes: u64) -> Result<Report> {
         let counted = self.tally.read()?;
+        self.heap.drain_quarantine()?;
         let snapshot = self.heap.snapshot()?;
         let occupancy = snapshot.occupancy();
         let operations = counted.of(Count::Operations);
@@ -233,7 +234,7 @@ impl<'a> Replaying<'a> {
             misaligned: counted.of(Count::Misaligned),
             out_of_bounds: counted.of(Count::OutOfBounds),
             leaked: occupancy.used_blocks,
-            refused: occupancy.misuses.total(),
+            misuses: occupancy.misuses,
             violations: snapshot
                 .violations()
                 .iter()

@@ -15,6 +15,17 @@ pub unsafe extern "C" fn scatterheap_malloc(heap: *const Heap, bytes: u64) -> *m
     unsafe { &*heap }.malloc(bytes)
 }
 
+/// [`Heap::malloc_tagged`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_malloc_tagged(
+    heap: *const Heap,
+    bytes: u64,
+    site: u32,
+) -> *mut u8 {
+    // SAFETY: the caller passes the address of a heap of this device.
+    unsafe { &*heap }.malloc_tagged(bytes, site)
+}
+
 /// [`Heap::calloc`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scatterheap_calloc(heap: *const Heap, count: u64, bytes: u64) -> *mut u8 {

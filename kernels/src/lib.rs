@@ -39,7 +39,11 @@ pub mod grow;
 #[cfg(feature = "entry-points")]
 pub mod growth;
 #[cfg(feature = "entry-points")]
+pub mod hardening;
+#[cfg(feature = "entry-points")]
 pub mod initialise;
+#[cfg(feature = "entry-points")]
+pub mod misuse;
 #[cfg(feature = "entry-points")]
 pub mod overlap;
 pub mod pattern;

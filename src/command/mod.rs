@@ -1,6 +1,7 @@
 //! What can be asked on the command line; each subcommand has a file.
 
 mod bench;
+mod hardening;
 mod heat_map;
 mod info;
 mod occupancy;

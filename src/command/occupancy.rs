@@ -1,5 +1,6 @@
 //! `scatterheap occupancy`: fills a heap with a workload's blocks and shows it.
 
+use super::hardening::HardeningArguments;
 use super::heat_map::HeatMap;
 use super::output::{count, has_colours, percent, percent_of, print, print_json};
 use super::picture::{Picture, grid_columns, most_cells};
@@ -52,6 +53,8 @@ pub struct Arguments {
     fill: u32,
     #[command(flatten)]
     sizes: SizeArguments,
+    #[command(flatten)]
+    hardening: HardeningArguments,
 }
 
 #[derive(Serialize)]
@@ -69,7 +72,7 @@ struct Content {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
-    let heap = common.build_heap(&device, true)?;
+    let heap = common.build_heap(&device, true, arguments.hardening.modes())?;
     let settings = arguments.settings(common, &heap)?;
     let target = heap.capacity() / 100 * u64::from(arguments.fill);
     let parts = fill_to(&heap, &settings, target)?;
@@ -209,8 +212,13 @@ fn totals(occupancy: &Occupancy, nulls: u64) -> String {
             Bytes(occupancy.largest_request).to_string(),
         ),
     ];
+    let misuses = (!occupancy.misuses.is_empty()).then(|| {
+        let lines = occupancy.misuses.to_string();
+        ("misuse", lines.replace('\n', &format!("\n{:<17}", "")))
+    });
+    let lines = lines.into_iter().chain(misuses);
     let lines = lines.map(|(label, line)| format!("{label:<17}{line}\n"));
-    lines.concat()
+    lines.collect()
 }
 
 /// Columns of the terminal.

@@ -1,6 +1,7 @@
 //! `scatterheap replay`: a real program's allocations, many copies at once.
 
 use super::Common;
+use super::hardening::HardeningArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{Document, Judged};
@@ -48,6 +49,8 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     windows: u32,
+    #[command(flatten)]
+    hardening: HardeningArguments,
 }
 
 /// Figures of the trace, as it is in the file.
@@ -91,7 +94,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let trace = Trace::read(&arguments.trace)?;
     let described = TraceDescription::new(arguments.trace.clone(), &trace.summary());
     let device = common.open_device()?;
-    let heap = common.build_heap(&device, false)?;
+    let heap = common.build_heap(&device, false, arguments.hardening.modes())?;
     let settings = Settings {
         copies: arguments.copies,
         lanes: arguments.lanes,
@@ -122,8 +125,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     for violation in &report.violations {
         note(violation);
     }
-    if report.refused > 0 {
-        note(&format!("{} frees were refused", count(report.refused)));
+    if !report.misuses.is_empty() {
+        note(&report.misuses.to_string());
     }
     bail!("the replay found something wrong")
 }

@@ -3,7 +3,7 @@
 use super::Common;
 use super::output::note;
 use anyhow::Result;
-use scatterheap::{Device, Heap, Selector, open};
+use scatterheap::{Device, Hardening, Heap, Selector, open};
 use serde::Serialize;
 
 /// Capacity where none is said, on the CPU.
@@ -33,14 +33,14 @@ impl Common {
     }
 
     /// Creates the heap.
-    pub fn build_heap(&self, device: &Device, count_bytes: bool) -> Result<Heap> {
+    pub fn build_heap(&self, device: &Device, count_bytes: bool, modes: Hardening) -> Result<Heap> {
         let capacity = match self.heap {
             Some(bytes) => bytes.0,
             None if device.is_gpu() => GPU_CAPACITY.min(device.memory_info()?.free / 2),
             None => CPU_CAPACITY,
         };
         let builder = Heap::builder(device).capacity(capacity);
-        Ok(builder.count_bytes(count_bytes).build()?)
+        Ok(builder.count_bytes(count_bytes).harden(modes).build()?)
     }
 }
 
@@ -96,6 +96,8 @@ pub struct HeapDescription {
     pub largest_slot: u32,
     /// Stripes of a class at most.
     pub stripes: u32,
+    /// Hardened modes, with commas between.
+    pub hardening: String,
 }
 
 impl HeapDescription {
@@ -109,6 +111,7 @@ impl HeapDescription {
             classes: layout.class_count,
             largest_slot: layout.largest_slot,
             stripes: layout.stripes,
+            hardening: heap.hardening().to_string(),
         }
     }
 }

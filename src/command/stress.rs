@@ -1,14 +1,15 @@
 //! `scatterheap stress`: tries a heap hard and verifies everything.
 
+use super::hardening::HardeningArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{Document, Judged};
 use super::sizes::SizeArguments;
 use super::{Common, workload_parser};
 use anyhow::{Result, bail};
-use scatterheap::Heap;
 use scatterheap::size::Bytes;
 use scatterheap::stress::{self, Report, Settings, Workload};
+use scatterheap::{Hardening, Heap};
 use serde::Serialize;
 
 const HELP: &str = "\
@@ -20,6 +21,7 @@ Workloads:
   divergent   lanes of a warp do different things at once
   grow        blocks double by realloc
   exhaust     all threads allocate until nothing is left, then give everything back, twice
+  misuse      every thread passes each kind of bad pointer once, among good calls
 
 Examples:
   scatterheap stress
@@ -43,6 +45,8 @@ pub struct Arguments {
     rounds: Option<u32>,
     #[command(flatten)]
     sizes: SizeArguments,
+    #[command(flatten)]
+    hardening: HardeningArguments,
 }
 
 #[derive(Serialize)]
@@ -52,12 +56,15 @@ struct Content<'a> {
 }
 
 impl Arguments {
-    fn workloads(&self) -> &[Workload] {
-        if self.workloads.is_empty() {
-            &Workload::ALL
-        } else {
-            &self.workloads
+    fn workloads(&self) -> Vec<Workload> {
+        if !self.workloads.is_empty() {
+            return self.workloads.clone();
         }
+        let traps = self.hardening.modes().contains(Hardening::TRAP);
+        let all = Workload::ALL.into_iter();
+        // One that is to be caught would end there.
+        all.filter(|workload| !(traps && *workload == Workload::Misuse))
+            .collect()
     }
 
     fn settings(&self, common: &Common, workload: Workload, heap: &Heap) -> Settings {
@@ -73,13 +80,13 @@ impl Arguments {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
-    let heap = common.build_heap(&device, false)?;
+    let heap = common.build_heap(&device, false, arguments.hardening.modes())?;
     let mut reports = Vec::new();
     for workload in arguments.workloads() {
-        let settings = arguments.settings(common, *workload, &heap);
+        let settings = arguments.settings(common, workload, &heap);
         let progress = Progress::new(common, workload.name());
         let mut show = |done, total| progress.show(done, total);
-        reports.push(stress::run(&heap, *workload, &settings, &mut show)?);
+        reports.push(stress::run(&heap, workload, &settings, &mut show)?);
         heap.reset()?;
     }
     if common.json {
@@ -126,8 +133,16 @@ fn judge(reports: &[Report]) -> Result<()> {
 /// What was found wrong beyond the counts in the table.
 fn faults(report: &Report) -> Vec<String> {
     let mut faults = report.violations.clone();
-    if report.refused > 0 {
-        faults.push(format!("{} frees were refused", count(report.refused)));
+    for kind in report.misuses.iter() {
+        let expected = report.expected(kind.kind);
+        if kind.count != expected {
+            faults.push(format!(
+                "{} calls were refused as {}, and {} should have been: {kind}",
+                count(kind.count),
+                kind.kind.name(),
+                count(expected)
+            ));
+        }
     }
     if !report.whole_heap_at_end {
         faults.push("at the end, one request could not take the whole heap".into());
@@ -173,7 +188,14 @@ fn text(heap: &Heap, reports: &[Report]) -> String {
             .iter()
             .map(|report| (report.workload.to_string(), &report.peak)),
     );
-    format!("heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n")
+    let misuses = reports
+        .iter()
+        .filter(|report| !report.misuses.is_empty())
+        .map(|report| format!("\nrefused in {}:\n{}\n", report.workload, report.misuses))
+        .collect::<String>();
+    format!(
+        "heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n{misuses}"
+    )
 }
 
 fn sizes_text(settings: &Settings) -> String {

@@ -29,7 +29,9 @@ pub fn run(bytes: &[u8]) {
 /// Runs a program on a heap of this shape.
 fn run_on(shape: Shape, mut bytes: Unstructured<'_>) {
     let host = shape.build();
-    let mut shadow = Shadow::new(host.heap());
+    // SAFETY: nobody uses it yet.
+    let stale = unsafe { host.reset() };
+    let mut shadow = Shadow::new(host.heap(), stale);
     shadow.apply(&Operation::StandOn(0));
     for count in 1..=LONGEST {
         if bytes.is_empty() {

@@ -22,7 +22,7 @@ pub struct Shape {
     /// Stripes asked for.
     pub stripes: u32,
     /// Flags of the heap.
-    pub flags: u8,
+    pub flags: u32,
 }
 
 impl Shape {

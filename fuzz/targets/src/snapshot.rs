@@ -54,7 +54,9 @@ fn replaced(bytes: &mut Unstructured<'_>) -> Result<()> {
 fn damaged(bytes: &mut Unstructured<'_>) -> Result<()> {
     let shape = bytes.arbitrary::<Shape>()?.at_most(LARGEST_HEAP);
     let host = shape.build();
-    let mut shadow = Shadow::new(host.heap());
+    // SAFETY: nobody uses it yet.
+    let stale = unsafe { host.reset() };
+    let mut shadow = Shadow::new(host.heap(), stale);
     shadow.apply(&Operation::StandOn(0));
     for _ in 0..bytes.arbitrary::<u8>()? {
         shadow.apply(&operation(bytes, shape)?);

@@ -3,8 +3,9 @@
 //! On the device these are atomics, which cannot be copied from bytes. Each struct here has the
 //! size and the field order of the one it mirrors.
 
-use crate::counters::{ClassCounters, FAILURES, MISUSES};
+use crate::counters::{ClassCounters, FAILURES};
 use crate::heap::{Globals, Shared};
+use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::SetState;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
@@ -21,9 +22,13 @@ pub(super) struct GlobalWords {
     pub lease: u32,
     shared_padding: [u32; 28],
     pub misuses: [u64; MISUSES],
-    pub first_misused: [u64; MISUSES],
-    padding: [u64; 10],
+    pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
+    quarantine: [u64; 3],
+    padding: [u64; GLOBAL_PADDING],
 }
+
+/// Words up to the next cache line.
+const GLOBAL_PADDING: usize = (MISUSES * (1 + KEPT_ADDRESSES) + 3).wrapping_neg() % 16;
 
 const _: () = {
     assert!(size_of::<GlobalWords>() == size_of::<Globals>());
@@ -32,7 +37,7 @@ const _: () = {
     assert!(offset_of!(Shared, lease) == offset_of!(GlobalWords, lease));
     assert!(offset_of!(Globals, shared) == 0);
     assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
-    assert!(offset_of!(GlobalWords, first_misused) == offset_of!(Globals, first_misused));
+    assert!(offset_of!(GlobalWords, misused) == offset_of!(Globals, misused));
 };
 
 /// Mirrors [`ClassCounters`].

@@ -7,6 +7,7 @@
 //! - [`occupancy`](Snapshot::occupancy): how full the heap is, how fragmented, what failed;
 //! - [`live`](Snapshot::live), [`leaks`](Snapshot::leaks): the blocks that are handed out;
 //! - [`page_map`](Snapshot::page_map): what each page is used for;
+//! - [`misuse_report`](Snapshot::misuse_report): how the heap was misused;
 //! - [`check`](Snapshot::check), [`violations`](Snapshot::violations): whether every invariant
 //!   of the allocator holds.
 //!
@@ -22,24 +23,26 @@ mod counted;
 mod error;
 mod live;
 mod mirror;
+mod misused;
 mod occupancy;
 mod page_map;
 mod region;
+mod tagged;
 mod violation;
 
 pub use check::MAX_VIOLATIONS;
 pub use counted::{counters_range, failed_requests};
 pub use error::InspectError;
 pub use live::{Leak, LiveBlock};
-pub use occupancy::{
-    ClassOccupancy, Failures, Misused, Misuses, Occupancy, PageOccupancy, RunOccupancy,
-};
+pub use misused::{MisuseReport, Misused};
+pub use occupancy::{ClassOccupancy, Failures, Occupancy, PageOccupancy, RunOccupancy};
 pub use page_map::PageUse;
+pub use tagged::{FoundHeader, LeakReport, SiteLeak};
 pub use violation::{Members, Place, Rule, Violation};
 
 use crate::entry::Entry;
 use crate::growth::Growth;
-use crate::heap::{COUNT_BYTES, Core};
+use crate::heap::{COUNT_BYTES, Core, Mark};
 use crate::layout::{ClassInfo, Layout};
 use crate::page_set::WORD_PAGES;
 use crate::slab::Slab;
@@ -54,7 +57,8 @@ pub struct Snapshot {
     metadata: Vec<u8>,
     layout: Layout,
     base: u64,
-    flags: u8,
+    flags: u32,
+    mark: Mark,
     growth: Growth,
 }
 
@@ -97,18 +101,20 @@ impl Snapshot {
                 found: metadata.len() as u64,
             });
         }
-        let (base, flags, growth) = (head.heap().base(), head.heap().flags(), *head.growth());
+        let (base, flags, mark) = (head.heap().base(), head.heap().flags(), head.heap().mark());
+        let growth = *head.growth();
         let origin = (head.heap().entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
-        let expected = || match growth.mailbox {
-            0 => Core::new(layout, origin, base, flags),
-            _ => Core::new(layout, origin, base, flags).growing(growth),
+        let expected = Core::new(layout, origin, base, flags)
+            .of_generation(mark.generation())
+            .with_quarantine_of(&head);
+        let expected = match growth.mailbox {
+            0 => expected,
+            _ => expected.growing(growth),
         };
-        if !fits
-            || growth.pages > layout.page_count
-            || bytemuck::bytes_of(&expected()) != head_bytes
+        if !fits || growth.pages > layout.page_count || bytemuck::bytes_of(&expected) != head_bytes
         {
             return Err(InspectError::Head);
         }
@@ -117,6 +123,7 @@ impl Snapshot {
             layout,
             base,
             flags,
+            mark,
             growth,
         })
     }
@@ -147,8 +154,14 @@ impl Snapshot {
 
     /// Flags that the heap was made with.
     #[must_use]
-    pub fn flags(&self) -> u8 {
+    pub fn flags(&self) -> u32 {
         self.flags
+    }
+
+    /// How often the heap was reset, modulo 256.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.mark.generation()
     }
 
     /// Whether the heap counts the bytes asked for.

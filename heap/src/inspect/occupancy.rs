@@ -2,9 +2,10 @@
 
 use super::Snapshot;
 use super::mirror::CounterWords;
+use super::misused::MisuseReport;
 use super::region::Region;
 use crate::class;
-use crate::counters::{Failure, Misuse};
+use crate::counters::Failure;
 use serde::Serialize;
 
 /// How full a heap is. Sizes are in bytes.
@@ -36,8 +37,8 @@ pub struct Occupancy {
     /// Share of the bytes in available pages (free, or in slabs without a block) that does not lie
     /// in the longest run of them, 0 to 1; 0 if there are none.
     pub external_fragmentation: f64,
-    /// Frees that were refused.
-    pub misuses: Misuses,
+    /// How the heap was misused.
+    pub misuses: MisuseReport,
 }
 
 /// What the pages of a heap are used for; each page is counted once, but for `reclaimable`.
@@ -114,37 +115,6 @@ impl Failures {
             .saturating_add(self.fragmented)
             .saturating_add(self.impossible)
     }
-}
-
-/// Frees that were refused, by [`Misuse`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Misuses {
-    /// [`Misuse::Foreign`]
-    pub foreign: Misused,
-    /// [`Misuse::Interior`]
-    pub interior: Misused,
-    /// [`Misuse::NotAllocated`]
-    pub not_allocated: Misused,
-}
-
-impl Misuses {
-    /// All refused frees.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.foreign
-            .count
-            .saturating_add(self.interior.count)
-            .saturating_add(self.not_allocated.count)
-    }
-}
-
-/// Refused frees of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Misused {
-    /// How many there were.
-    pub count: u64,
-    /// The address of the first.
-    pub first_address: Option<u64>,
 }
 
 /// `part / whole`, between 0 and 1; 0 of nothing.
@@ -259,7 +229,7 @@ impl Snapshot {
             largest_request,
             internal_fragmentation,
             external_fragmentation: share(available_pages - longest, available_pages),
-            misuses: self.misuses(),
+            misuses: self.misuse_report(),
         }
     }
 
@@ -298,22 +268,6 @@ impl Snapshot {
             .find(|class| class.used < class.slots)
             .map_or(0, |class| class.slot_bytes);
         largest.max(longest << self.layout.page_shift)
-    }
-
-    fn misuses(&self) -> Misuses {
-        let globals = self.globals();
-        let misused = |misuse: Misuse| {
-            let count = globals.misuses[misuse as usize];
-            Misused {
-                count,
-                first_address: (count > 0).then_some(globals.first_misused[misuse as usize]),
-            }
-        };
-        Misuses {
-            foreign: misused(Misuse::Foreign),
-            interior: misused(Misuse::Interior),
-            not_allocated: misused(Misuse::NotAllocated),
-        }
     }
 }
 

@@ -64,7 +64,10 @@ impl Snapshot {
         let entry = self.entry(page);
         let pages = entry.run_pages();
         let room = self.page_count() - page;
-        if entry.kind() == Kind::Run && entry == Entry::run(pages) && (1..=room).contains(&pages) {
+        if entry.kind() == Kind::Run
+            && entry == Entry::run(pages).marked(self.mark)
+            && (1..=room).contains(&pages)
+        {
             Region::Run { page, pages }
         } else {
             Region::Other { page }
@@ -82,7 +85,7 @@ impl Snapshot {
             return None;
         }
         let info = self.layout.class_info(class);
-        let well_formed = entry == Entry::slab(class, order)
+        let well_formed = entry == Entry::slab(class, order).marked(self.mark)
             && (info.least_order..=info.largest_order).contains(&order)
             && entry.head(page) == page
             && page + (1 << order) <= self.page_count();

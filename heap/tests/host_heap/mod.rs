@@ -7,15 +7,29 @@
 )]
 
 use scatterheap_heap::growth::Growth;
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
+use scatterheap_simt::atomic::DeviceAtomicU64;
 use std::alloc::{Layout as Request, alloc, dealloc};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+/// Places of a quarantine.
+pub const QUARANTINED: u64 = 16;
+/// Everything is one thread's share.
+const WHOLE: Share = Share { index: 0, count: 1 };
 
 /// Owns metadata and pages; pages are aligned to 2 MiB or the page size.
 pub struct HostHeap {
     metadata: *mut u8,
     pages: *mut u8,
     layout: Layout,
+    flags: u32,
+    growth: Option<Growth>,
+    resets: Cell<u32>,
+    /// The ring of the quarantine.
+    ring: Vec<DeviceAtomicU64>,
 }
 
 // SAFETY: the heap is meant to be used by any threads.
@@ -24,7 +38,7 @@ unsafe impl Send for HostHeap {}
 unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
-    pub fn new(capacity: u64, stripes: u32, flags: u8) -> Self {
+    pub fn new(capacity: u64, stripes: u32, flags: u32) -> Self {
         Self::made(capacity, stripes, flags, None)
     }
 
@@ -33,7 +47,7 @@ impl HostHeap {
         Self::made(capacity, stripes, 0, Some(growth))
     }
 
-    fn made(capacity: u64, stripes: u32, flags: u8, growth: Option<Growth>) -> Self {
+    fn made(capacity: u64, stripes: u32, flags: u32, growth: Option<Growth>) -> Self {
         let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
@@ -42,18 +56,48 @@ impl HostHeap {
             !metadata.is_null() && !pages.is_null(),
             "no memory for the test"
         );
-        let head = Core::new(layout, metadata as u64, pages as u64, flags);
-        let head = growth.map_or(head, |growth| head.growing(growth));
-        // SAFETY: the metadata has room for a head, and for what the layout says.
-        unsafe {
-            metadata.cast::<Core>().write(head);
-            Heap::at(metadata as u64).initialise(Share { index: 0, count: 1 });
-        }
-        Self {
+        let host = Self {
             metadata,
             pages,
             layout,
+            flags,
+            growth,
+            resets: Cell::new(0),
+            ring: (0..QUARANTINED).map(|_| DeviceAtomicU64::new(0)).collect(),
+        };
+        host.make_empty();
+        host
+    }
+
+    fn make_empty(&self) {
+        let (metadata, pages) = (self.metadata as u64, self.pages as u64);
+        let head = Core::new(self.layout, metadata, pages, self.flags);
+        // SAFETY: the metadata has room for a head, and for what the layout says.
+        unsafe {
+            let head = head.of_generation(self.resets.get());
+            let head = self.growth.map_or(head, |growth| head.growing(growth));
+            let head = head.with_quarantine(self.ring.as_ptr() as u64, QUARANTINED);
+            self.metadata.cast::<Core>().write(head);
+            Heap::at(metadata).initialise(WHOLE);
+            if Hardening::of_flags(self.flags).contains(Hardening::POISON) {
+                Heap::at(metadata).poison_pages(WHOLE, 0, self.layout.page_count);
+            }
         }
+    }
+
+    /// Makes the heap empty, in the next generation; gives the handle from before.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may use the heap meanwhile, nor what `heap` gave before.
+    pub unsafe fn reset(&self) -> Heap {
+        let stale = *self.heap();
+        self.resets.set(self.resets.get() + 1);
+        for place in &self.ring {
+            place.store(0, Ordering::Relaxed);
+        }
+        self.make_empty();
+        stale
     }
 
     pub fn heap(&self) -> &Heap {

@@ -11,6 +11,7 @@
 use scatterheap_heap::array::Array;
 use scatterheap_heap::counters::ClassCounters;
 use scatterheap_heap::layout::Layout;
+use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::{COUNT_BYTES, Globals, Heap};
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{Position, set_position};
@@ -46,6 +47,10 @@ pub enum Operation {
     /// This many bytes into a live block.
     Interior(usize, u64),
     /// Bytes before or after the heap.
+    /// Frees a live block through a handle from before the reset.
+    StaleFree(usize),
+    /// Asks through that handle.
+    StaleMalloc(u64),
     Foreign(bool, u64),
     /// Any address in the heap that is not the beginning of a live block.
     Wild(u64),
@@ -74,6 +79,7 @@ struct Block {
 /// The model of one heap.
 pub struct Shadow<'a> {
     heap: &'a Heap,
+    stale: Heap,
     live: BTreeMap<u64, Block>,
     freed: Vec<u64>,
     owners: u64,
@@ -113,14 +119,16 @@ fn pattern(owner: u64, offsets: Range<u64>, buffer: &mut [u8; DENSE]) -> &[u8] {
 }
 
 impl<'a> Shadow<'a> {
-    /// The model of a heap that nothing was asked of yet.
-    pub fn new(heap: &'a Heap) -> Self {
+    /// The model of a heap that nothing was asked of yet, and that has the handle `stale` from
+    /// before a reset.
+    pub fn new(heap: &'a Heap, stale: Heap) -> Self {
         if heap.capacity() <= LARGEST_DIRTY {
             // SAFETY: the pages are the test's own memory, and nothing is allocated yet.
             unsafe { (heap.base() as *mut u8).write_bytes(DIRT, index(heap.capacity())) };
         }
         Self {
             heap,
+            stale,
             live: BTreeMap::new(),
             freed: Vec::new(),
             owners: 0,
@@ -155,10 +163,40 @@ impl<'a> Shadow<'a> {
     }
 
     fn counted_misuses(&self) -> u64 {
+        let count = |kind| self.counted_misuse(kind);
+        Misuse::ALL.into_iter().map(count).sum()
+    }
+
+    fn counted_misuse(&self, kind: Misuse) -> u64 {
         let globals: &Globals = self.at(self.layout().offsets.globals, 0);
+        globals.misuses[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Does what the heap must refuse once, as one of these kinds.
+    fn must_be_refused(&mut self, kinds: &[Misuse], misuse: impl FnOnce(&Heap)) {
         let count =
-            |misuse: &scatterheap_simt::atomic::DeviceAtomicU64| misuse.load(Ordering::Relaxed);
-        globals.misuses.iter().map(count).sum()
+            |shadow: &Self| -> u64 { kinds.iter().map(|kind| shadow.counted_misuse(*kind)).sum() };
+        let before = (count(self), self.counted_misuses());
+        misuse(self.heap);
+        self.misuses += 1;
+        let after = (count(self), self.counted_misuses());
+        assert_eq!(
+            after,
+            (before.0 + 1, before.1 + 1),
+            "one misuse of {kinds:?}"
+        );
+    }
+
+    /// The kinds that an address may be, which is not where a live block begins.
+    fn kinds_of(&self, address: u64) -> &'static [Misuse] {
+        if !self.heap.owns(address as *const u8) {
+            &[Misuse::Foreign]
+        } else if self.owner_of(address).is_some() {
+            &[Misuse::Interior]
+        } else {
+            // In a free slot or page, which the model does not know.
+            &[Misuse::Interior, Misuse::NotAllocated, Misuse::Retired]
+        }
     }
 
     /// Failures, requests served and bytes asked for, over all classes and the runs.
@@ -380,15 +418,10 @@ impl<'a> Shadow<'a> {
     /// Frees what must not be freed.
     fn misuse(&mut self, address: u64) {
         assert!(!self.live.contains_key(&address));
-        let before = self.counted_misuses();
-        // SAFETY: the heap refuses the pointer, which is what is tested.
-        unsafe { self.heap.free(address as *mut u8) };
-        self.misuses += 1;
-        assert_eq!(
-            self.counted_misuses(),
-            before + 1,
-            "freeing {address:#x} is one misuse"
-        );
+        self.must_be_refused(self.kinds_of(address), |heap| {
+            // SAFETY: the heap refuses the pointer, which is what is tested.
+            unsafe { heap.free(address as *mut u8) };
+        });
         assert_eq!(self.heap.usable_size(address as *const u8), 0);
         if let Some((begin, block)) = self.owner_of(address) {
             assert_eq!(self.heap.usable_size(begin as *const u8), block.usable);
@@ -470,10 +503,33 @@ impl<'a> Shadow<'a> {
             Operation::WildRealloc(offset, bytes) => {
                 let address = base + offset % capacity;
                 if !self.live.contains_key(&address) {
-                    // SAFETY: as in `misuse`.
-                    let pointer = unsafe { self.heap.realloc(address as *mut u8, bytes) };
-                    assert!(pointer.is_null());
+                    self.must_be_refused(self.kinds_of(address), |heap| {
+                        // SAFETY: as in `misuse`.
+                        let pointer = unsafe { heap.realloc(address as *mut u8, bytes) };
+                        assert!(pointer.is_null());
+                    });
+                }
+            }
+            Operation::StaleFree(number) => {
+                if let Some((address, block)) = self.pick(number) {
+                    let stale = self.stale;
+                    self.must_be_refused(&[Misuse::Stale], |_| {
+                        // SAFETY: as in `misuse`.
+                        unsafe { stale.free(address as *mut u8) };
+                    });
+                    assert_eq!(stale.usable_size(address as *const u8), 0);
+                    Self::check(address, block, block.bytes);
+                }
+            }
+            Operation::StaleMalloc(bytes) => {
+                let before = self.counted_misuse(Misuse::Stale);
+                let pointer = self.stale.malloc(bytes);
+                if pointer.is_null() && bytes > 0 {
                     self.misuses += 1;
+                    assert_eq!(self.counted_misuse(Misuse::Stale), before + 1);
+                } else {
+                    // It was at hand.
+                    self.admit(pointer, bytes, 1);
                 }
             }
             Operation::Fill(bytes) => {

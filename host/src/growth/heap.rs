@@ -98,8 +98,9 @@ impl Heap {
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         let growing = self.growing_or_refuse()?;
         self.check()?;
+        let before = self.page_count();
         growing.pieces.grow(bytes)?;
-        self.admit()?;
+        self.admit(before)?;
         self.device().synchronize()?;
         Ok(self.capacity())
     }
@@ -118,6 +119,7 @@ impl Heap {
     pub unsafe fn shrink(&self) -> Result<u64> {
         let growing = self.growing_or_refuse()?;
         self.check()?;
+        self.drain_quarantine()?;
         self.device().synchronize()?;
         let done = self.device().allocate(4)?;
         let retract = |first| {
@@ -201,15 +203,19 @@ impl Heap {
             watcher.attend();
             return Ok(());
         }
+        let before = self.page_count();
         match growing.pieces.serve_request() {
-            Ok(true) => self.admit(),
+            Ok(true) => self.admit(before),
             // A heap that cannot grow can be used as it is: requests will be answered with NULL.
             Ok(false) | Err(Error::OutOfMemory { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    fn admit(&self) -> Result<()> {
+    /// Lets the heap have the pages from page `before` on, which have memory now.
+    fn admit(&self, before: u32) -> Result<()> {
+        // SAFETY: the heap does not know these pages yet.
+        unsafe { self.poison_pages(before, self.page_count() - before)? };
         let arguments = AdmitArguments {
             heap: self.handle()?,
         };

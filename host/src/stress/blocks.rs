@@ -74,8 +74,8 @@ pub(super) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
     let settings = Settings {
         threads: 1,
         rounds: 1,
-        least: heap.capacity(),
-        most: heap.capacity(),
+        least: heap.largest_request(),
+        most: heap.largest_request(),
         seed: 0,
     };
     let filled = fill(heap, &settings)?;
@@ -133,6 +133,19 @@ impl Filled<'_> {
         })
     }
 
+    /// The blocks; those of threads that got NULL have the address 0.
+    pub(super) fn blocks(&self) -> Result<Vec<Block>> {
+        self.blocks.read(0, self.settings.threads as usize)
+    }
+
+    /// Frees `going`, and keeps `staying`; both have a place for each thread, and are empty where
+    /// the other is not.
+    pub(super) fn release_only(&mut self, going: &[Block], staying: &[Block]) -> Result<()> {
+        self.blocks.write(0, going)?;
+        self.free()?;
+        self.blocks.write(0, staying)
+    }
+
     /// Threads that got NULL.
     #[must_use]
     pub fn nulls(&self) -> u64 {
@@ -145,6 +158,10 @@ impl Filled<'_> {
     ///
     /// If the device fails.
     pub fn release(self) -> Result<()> {
+        self.free()
+    }
+
+    fn free(&self) -> Result<()> {
         let device = self.heap.device();
         let tally = DeviceTally::new(device)?;
         let arguments = self.arguments(&tally)?;

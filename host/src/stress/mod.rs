@@ -3,6 +3,7 @@
 
 mod blocks;
 mod lists;
+mod misuse;
 mod report;
 mod rounds;
 mod workload;
@@ -134,6 +135,7 @@ pub fn run(
         Workload::Grow => rounds::grow(&mut run, progress)?,
         Workload::CrossWarp => lists::exchange(&mut run, progress)?,
         Workload::Exhaust => lists::exhaust(&mut run, progress)?,
+        Workload::Misuse => misuse::run(&mut run, progress)?,
     }
     let counted: Counted = run.tally.read()?;
     let peak = match run.peak.take() {
@@ -141,5 +143,6 @@ pub fn run(
         None => heap.snapshot()?.occupancy(),
     };
     let whole = blocks::takes_whole_heap(heap)?;
+    heap.drain_quarantine()?;
     report::make(heap, workload, settings, &counted, run.seconds, peak, whole)
 }

@@ -4,7 +4,8 @@ use super::{Settings, Workload};
 use crate::error::Result;
 use crate::heap::Heap;
 use crate::tally::Counted;
-use heap_core::inspect::Occupancy;
+use heap_core::inspect::{MisuseReport, Occupancy};
+use heap_core::misuse::Misuse;
 use kernels::tally::Count;
 use serde::Serialize;
 
@@ -40,8 +41,12 @@ pub struct Report {
     pub out_of_bounds: u64,
     /// Blocks still allocated at the end.
     pub leaked: u64,
-    /// Frees that the heap refused.
-    pub refused: u64,
+    /// Whether the heap's blocks were framed.
+    pub framed: bool,
+    /// Calls by which the workload misused the heap, of each kind that there is a plain pointer for.
+    pub injected: u64,
+    /// Calls that the heap refused.
+    pub misuses: MisuseReport,
     /// Whether one request took the whole heap at the end.
     pub whole_heap_at_end: bool,
     /// Invariants that did not hold at the end.
@@ -51,6 +56,22 @@ pub struct Report {
 }
 
 impl Report {
+    /// How often a misuse of a kind should have been counted.
+    #[must_use]
+    pub fn expected(&self, kind: Misuse) -> u64 {
+        // A header tells what it is.
+        let freed = if self.framed {
+            Misuse::DoubleFree
+        } else {
+            Misuse::NotAllocated
+        };
+        let injected = match kind {
+            Misuse::Foreign | Misuse::Interior | Misuse::Retired | Misuse::Stale => true,
+            other => other == freed,
+        };
+        if injected { self.injected } else { 0 }
+    }
+
     /// Whether nothing was found wrong. NULL is not wrong.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -60,9 +81,12 @@ impl Report {
             self.misaligned,
             self.out_of_bounds,
             self.leaked,
-            self.refused,
         ];
         counts.iter().all(|count| *count == 0)
+            && self
+                .misuses
+                .iter()
+                .all(|kind| kind.count == self.expected(kind.kind))
             && self.whole_heap_at_end
             && self.violations.is_empty()
     }
@@ -97,7 +121,12 @@ pub(super) fn make(
         misaligned: counted.of(Count::Misaligned),
         out_of_bounds: counted.of(Count::OutOfBounds),
         leaked: occupancy.used_blocks,
-        refused: occupancy.misuses.total(),
+        framed: heap.hardening().is_framed(),
+        injected: match workload {
+            Workload::Misuse => u64::from(settings.threads) * u64::from(settings.rounds),
+            _ => 0,
+        },
+        misuses: occupancy.misuses,
         whole_heap_at_end,
         violations: snapshot
             .violations()

@@ -1,7 +1,9 @@
 //! The workloads, and how large they are.
 
+use super::misuse::BAIT;
 use crate::error::{Error, Result};
 use crate::heap::Heap;
+use heap_core::hardened::Hardening;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -24,11 +26,13 @@ pub enum Workload {
     Grow,
     /// All threads allocate until nothing is left, then give everything back, twice.
     Exhaust,
+    /// Pointers of every kind of misuse are passed among good ones.
+    Misuse,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Uniform,
         Self::Mixed,
         Self::Churn,
@@ -36,6 +40,7 @@ impl Workload {
         Self::Divergent,
         Self::Grow,
         Self::Exhaust,
+        Self::Misuse,
     ];
 
     /// The name on the command line.
@@ -49,6 +54,7 @@ impl Workload {
             Self::Divergent => "divergent",
             Self::Grow => "grow",
             Self::Exhaust => "exhaust",
+            Self::Misuse => "misuse",
         }
     }
 }
@@ -108,6 +114,7 @@ impl Settings {
                 16,
                 if gpu { 4096 } else { 65_536 }.min(share / 2).max(16),
             ),
+            Workload::Misuse => (1, 2 * BAIT, 256.min(share / 4).max(2 * BAIT)),
             Workload::Exhaust => (
                 1 << 20,
                 LETTERHEAD,
@@ -146,6 +153,14 @@ impl Settings {
         if letterhead && self.least < LETTERHEAD {
             let asked = format!("sizes from {} bytes for {workload}", self.least);
             return bad(asked, "its blocks need 16 bytes or more");
+        }
+        if workload == Workload::Misuse && self.least < 2 * BAIT {
+            let asked = format!("sizes from {} bytes for {workload}", self.least);
+            return bad(asked, "its blocks need 32 bytes or more");
+        }
+        if workload == Workload::Misuse && heap.hardening().contains(Hardening::TRAP) {
+            let asked = format!("{workload} on a heap that traps");
+            return bad(asked, "leave out the mode `trap`, which ends its kernels");
         }
         if self.most > heap.capacity() {
             let asked = format!("sizes up to {} bytes", self.most);

@@ -1,0 +1,89 @@
+//! Freed blocks wait in a ring until as many others were freed, so that a pointer to them is known
+//! to be one to a freed block for longer.
+//!
+//! The ring is an array of addresses in the device's memory. A thread that frees a block takes the
+//! next place, round and round, and gives back what it found there. Before NULL is given, whatever is in
+//! the ring is given back, and searched for again. Who finds the ring empty must know whether
+//! another has just taken something out of it and is about to give it back: so each of those is
+//! counted when it begins and when it is done.
+
+use super::Hardening;
+use crate::heap::{Core, Heap};
+use crate::initialise::Share;
+use simt::atomic::{DeviceAtomicU64, Ordering};
+use simt::time;
+
+/// Nanoseconds between two looks while blocks are on their way out of the ring.
+const NAP: u32 = 200;
+
+impl Heap {
+    /// Gives back one thread's share of what is in the quarantine.
+    pub fn drain_quarantine(&self, share: Share) {
+        self.core().drain_quarantine(share);
+    }
+}
+
+impl Core {
+    fn place(&self, index: u64) -> &DeviceAtomicU64 {
+        #[allow(clippy::cast_possible_truncation, reason = "places are fewer")]
+        let place = (index & (self.quarantine_places() - 1)) as u32;
+        // SAFETY: the ring has that many places, a power of two, and lives as long as the heap.
+        unsafe { self.quarantine_ring().get(place) }
+    }
+
+    /// Puts a block that the caller freed into the ring, and gives back what has been there longest.
+    pub(super) fn quarantine(&self, slot: u64) {
+        // Relaxed: any place will do.
+        let index = self.globals().quarantined.fetch_add(1, Ordering::Relaxed);
+        self.replace(index, slot);
+    }
+
+    /// Puts a block, or nothing, into a place, and gives back what was there.
+    fn replace(&self, index: u64, slot: u64) {
+        let globals = self.globals();
+        // AcqRel, all three: begun is seen by who finds the place empty, what was done to a block comes
+        // before it is given back by another, and done comes after what was given back.
+        globals.drains_begun.fetch_add(1, Ordering::AcqRel);
+        let old = self.place(index).swap(slot, Ordering::AcqRel);
+        if old != 0 {
+            self.give_back(old);
+        }
+        globals.drains_done.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes what is in a place out, and gives it back.
+    fn drain(&self, index: u64) {
+        // Acquire: who took out what this does not see any more had counted that it begins.
+        if self.place(index).load(Ordering::Acquire) != 0 {
+            self.replace(index, 0);
+        }
+    }
+
+    fn drain_quarantine(&self, share: Share) {
+        let mut index = u64::from(share.index);
+        while index < self.quarantine_places() {
+            self.drain(index);
+            index += u64::from(share.count);
+        }
+    }
+
+    /// A slot or run of at least `bytes` bytes, for which the ring is drained if need be.
+    pub(super) fn plain_or_drained(&self, bytes: u64, alignment: u64) -> *mut u8 {
+        let drains = self.modes().contains(Hardening::QUARANTINE) && bytes <= self.capacity;
+        let globals = self.globals();
+        loop {
+            // Acquire: what was given back before this is found by the search.
+            let done = globals.drains_done.load(Ordering::Acquire);
+            let block = self.plain_block(bytes, alignment);
+            if !block.is_null() || !drains {
+                return block;
+            }
+            self.drain_quarantine(Share { index: 0, count: 1 });
+            // Acquire: as above.
+            if globals.drains_begun.load(Ordering::Acquire) == done {
+                return block;
+            }
+            time::nanosleep(NAP);
+        }
+    }
+}
