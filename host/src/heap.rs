@@ -3,8 +3,9 @@
 use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::snapshot::Snapshot;
 use bytemuck::bytes_of;
-use heap_core::inspect::Snapshot;
+use heap_core::inspect;
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
@@ -310,6 +311,7 @@ impl Heap {
         self.check()?;
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
-        Ok(Snapshot::new(self.metadata.read(0, length)?)?)
+        let content = inspect::Snapshot::new(self.metadata.read(0, length)?)?;
+        Ok(Snapshot::new(content, &self.device))
     }
 }

@@ -15,11 +15,13 @@ pub mod heap;
 pub mod memory;
 pub mod replay;
 pub mod size;
+pub mod snapshot;
 pub mod stress;
 mod tally;
 
 pub use device::{Device, Grid, KernelSource, Selector};
 pub use error::{Error, Result};
 pub use heap::{Heap, HeapBuilder};
-pub use heap_core::inspect::{self, Occupancy, Snapshot};
+pub use heap_core::inspect::{self, Occupancy};
 pub use memory::Memory;
+pub use snapshot::{Snapshot, SnapshotError};

@@ -109,6 +109,12 @@ impl Snapshot {
         })
     }
 
+    /// The metadata, as they were copied.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
+    }
+
     /// Shape of the heap.
     #[must_use]
     pub fn layout(&self) -> &Layout {
