@@ -3,6 +3,7 @@
 use super::Common;
 use super::output::note;
 use anyhow::Result;
+use scatterheap::heap::layout::Layout;
 use scatterheap::{Device, Heap, Selector, open};
 use serde::Serialize;
 
@@ -99,10 +100,9 @@ pub struct HeapDescription {
 }
 
 impl HeapDescription {
-    fn new(heap: &Heap) -> Self {
-        let layout = heap.layout();
+    pub fn new(layout: &Layout) -> Self {
         Self {
-            capacity: heap.capacity(),
+            capacity: layout.capacity,
             page_bytes: layout.page_bytes(),
             pages: layout.page_count,
             metadata_bytes: layout.metadata_bytes,
@@ -131,7 +131,7 @@ impl<T: Serialize> Document<T> {
             command,
             version: env!("CARGO_PKG_VERSION"),
             device: DeviceDescription::new(heap.device())?,
-            heap: HeapDescription::new(heap),
+            heap: HeapDescription::new(heap.layout()),
             content,
         })
     }

@@ -228,9 +228,8 @@ impl Check<'_> {
         let usage = snapshot.usage(page).into();
         self.expect(Rule::StrayUsage, Place::Page(page), 0, usage);
         let first = snapshot.first_slot_word(page);
-        for word in first..first + snapshot.slot_words_per_page() {
-            let bits = snapshot.slot_word(word).into();
-            self.expect(Rule::StrayBits, Place::SlotWord { page, word }, 0, bits);
+        for index in 0..snapshot.slot_words_per_page() {
+            self.stray_bits(first + index, index, 0);
         }
     }
 
@@ -252,13 +251,22 @@ impl Check<'_> {
         for index in slots / 32..words {
             #[allow(clippy::cast_possible_truncation, reason = "at most 32")]
             let present = low_bits((slots.saturating_sub(32 * index)).min(32) as u32);
-            let word = first + index;
-            let bits = u64::from(snapshot.slot_word(word));
-            let page = snapshot.page_of_slot_word(word);
-            let place = Place::SlotWord { page, word };
-            self.expect(Rule::StrayBits, place, bits & present, bits);
+            self.stray_bits(first + index, index, present);
         }
         self.slab_usage(slab);
+    }
+
+    /// Verifies that no bits but those of `present` are set in a word of the bitmap, which is the
+    /// `index`th of its slab or page.
+    fn stray_bits(&mut self, word: u64, index: u64, present: u64) {
+        let bits = u64::from(self.snapshot.slot_word(word));
+        let stray = bits & !present;
+        let place = Place::SlotWord {
+            page: self.snapshot.page_of_slot_word(word),
+            word,
+            slot: 32 * index + u64::from(stray.trailing_zeros()),
+        };
+        self.expect(Rule::StrayBits, place, bits & present, bits);
     }
 
     fn slab_usage(&mut self, slab: Slab) {

@@ -61,6 +61,13 @@ impl Deref for Snapshot {
 }
 
 impl Snapshot {
+    /// A snapshot whose metadata were copied by other means, as from a heap that another program
+    /// made.
+    #[must_use]
+    pub fn from_parts(content: inspect::Snapshot, origin: Origin) -> Self {
+        Self { content, origin }
+    }
+
     pub(crate) fn new(content: inspect::Snapshot, device: &Device) -> Self {
         Self {
             content,
