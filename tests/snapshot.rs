@@ -174,8 +174,8 @@ fn heads_that_lie_are_refused() {
         SnapshotError::OtherLayout { .. }
     ));
     let mut no_frame = whole.clone();
-    let body =
-        whole.len() - 4 - u64::from_le_bytes(whole[16..24].try_into().expect("eight")) as usize;
+    let length = u64::from_le_bytes(whole[16..24].try_into().expect("eight"));
+    let body = whole.len() - 4 - usize::try_from(length).expect("fits");
     no_frame[body] ^= 0xff;
     assert!(matches!(
         refused(&summed(no_frame)),

@@ -9,10 +9,12 @@
 //! changes is in the arrays that it points to.
 
 use crate::array::Array;
-use crate::counters::{ClassCounters, MISUSES, Misuse};
+use crate::class;
+use crate::counters::{ClassCounters, Failure, MISUSES, Misuse};
+use crate::entry::{Entry, Kind};
 use crate::layout::{ClassInfo, Layout, StripeTable};
 use crate::page_set::{PageSet, Sets};
-use crate::slab::SlabState;
+use crate::slab::{Slab, SlabState};
 use crate::stripe::Stripe;
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
@@ -24,6 +26,18 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"SCTRHEAP");
 
 /// Count the bytes asked for, by class.
 pub const COUNT_BYTES: u8 = 1;
+
+/// Binary logarithm of how often a request searches in vain before it concludes that the heap is
+/// damaged.
+///
+/// A request searches again while others are between two steps of their own, or memory moved. A
+/// GPU has fewer than 2^19 lanes at once. For each of a request's 2^24 searches in a healthy heap one of
+/// them would have had to take what the request was after, or to rest in the middle of a step
+/// through them all: at least seconds.
+pub const ATTEMPTS_LOG2: u8 = 24;
+
+/// Searches in vain after which a request concludes the same, if its class has found damage before.
+const FEW_ATTEMPTS: u32 = 1 << 12;
 
 /// A heap: what the fast paths need, small enough to travel by value.
 ///
@@ -46,7 +60,7 @@ pub struct Heap {
     pub(crate) page_shift: u8,
     stripes_log2: u8,
     pub(crate) flags: u8,
-    padding: u8,
+    attempts_log2: u8,
 }
 
 /// The head of the metadata: the heap itself, and what only the slow paths and the host need.
@@ -109,7 +123,7 @@ impl Core {
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
                 flags,
-                padding: 0,
+                attempts_log2: ATTEMPTS_LOG2,
             },
             magic: MAGIC,
             globals: Array::new(at(layout.offsets.globals)),
@@ -124,6 +138,15 @@ impl Core {
             classes: Array::new(at(layout.offsets.classes)),
             layout,
         }
+    }
+
+    /// The same head, but requests give up after `2^attempts_log2` searches in vain (at most 2^31),
+    /// see [`ATTEMPTS_LOG2`]. For tests of damaged heaps: in a healthy heap too few give NULL for
+    /// contention.
+    #[must_use]
+    pub fn with_attempts_log2(mut self, attempts_log2: u8) -> Self {
+        self.heap.attempts_log2 = attempts_log2;
+        self
     }
 
     /// The heap.
@@ -150,8 +173,9 @@ impl Core {
     }
 
     pub(crate) fn counters(&self, class: u32) -> &ClassCounters {
+        // The class of a damaged ticket is counted with the runs.
         // SAFETY: as for `core`; there is one more than there are classes.
-        unsafe { self.counters.get(class) }
+        unsafe { self.counters.get(class.min(self.layout.class_count)) }
     }
 
     /// Counters of the requests for runs of pages.
@@ -159,14 +183,27 @@ impl Core {
         self.counters(self.layout.class_count)
     }
 
+    /// What a class is like. A stray write may have made it wrong, but no order larger than a
+    /// slab may have, nor one too small for a slot.
     pub(crate) fn class_info(&self, class: u32) -> ClassInfo {
         // SAFETY: as for `core`; every class below the count has one.
-        *unsafe { self.classes.get(class) }
+        let info = *unsafe { self.classes.get(class) };
+        let most = self.layout.max_order;
+        let least = class::slot_log2(class)
+            .saturating_sub(self.layout.page_shift)
+            .min(most);
+        let in_bounds = |order: u32| order.max(least).min(most);
+        ClassInfo {
+            least_order: in_bounds(info.least_order),
+            usual_order: in_bounds(info.usual_order),
+            largest_order: in_bounds(info.largest_order),
+            padding: 0,
+        }
     }
 
     fn set(&self, index: u32) -> PageSet {
         // SAFETY: as for `core`.
-        unsafe { self.sets.set(index) }
+        unsafe { self.sets.set(index, self.layout.page_count) }
     }
 
     /// The free pages.
@@ -179,10 +216,39 @@ impl Core {
         self.set(1 + class)
     }
 
+    /// Whether a slab that the metadata tell of lies in the heap and has slots.
+    pub(crate) fn is_plausible(&self, slab: Slab) -> bool {
+        let layout = &self.layout;
+        slab.order() <= layout.max_order
+            && slab.page() & (slab.pages() - 1) == 0
+            && slab.page() + slab.pages() <= layout.page_count
+            && slab.class() < layout.class_count
+            && layout.slots(slab.class(), slab.order()) > 0
+    }
+
+    /// Counts metadata that cannot be, come upon for a request of a class, or at the class count for a
+    /// run or a free.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn report_damage(&self, class: u32) {
+        self.counters(class).count_failures(Failure::Damaged, 1);
+    }
+
+    /// Whether a request of a class (of a run, at the class count) that has searched `vain` times
+    /// must conclude that it would search for ever. Soon where damage was found before: then waiting long
+    /// again is not worth it.
+    pub(crate) fn gives_up(&self, class: u32, vain: u32) -> bool {
+        vain >= 1_u32.wrapping_shl(self.heap.attempts_log2.into())
+            || (vain >= FEW_ATTEMPTS && self.counters(class).has_failed(Failure::Damaged))
+    }
+
     /// Counts refused frees.
     #[cold]
     #[inline(never)]
     pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64, count: u32) {
+        if misuse != Misuse::Foreign && self.is_entry_damaged(address) {
+            return self.report_damage(self.layout.class_count);
+        }
         // Relaxed: diagnostics, read when the device is idle.
         let globals = self.globals();
         globals.misuses[misuse as usize].fetch_add(u64::from(count), Ordering::Relaxed);
@@ -192,6 +258,30 @@ impl Core {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
+    }
+}
+
+impl Core {
+    /// Whether the entry of the page of an address in the heap is none that the allocator writes.
+    fn is_entry_damaged(&self, address: u64) -> bool {
+        let Some((page, entry)) = self.look_up(address) else {
+            return false;
+        };
+        match entry.kind() {
+            Kind::Slab => {
+                let (class, order) = (entry.class(), entry.order());
+                let slab = Slab::new(entry.head(page), class, order);
+                !self.is_plausible(slab) || entry != Entry::slab(class, order)
+            }
+            Kind::Run => !self.is_run(page, entry),
+            Kind::Blank => entry != Entry::BLANK,
+        }
+    }
+
+    /// Whether an entry of a page is that of a run inside the heap.
+    pub(crate) fn is_run(&self, page: u32, entry: Entry) -> bool {
+        let pages = entry.run_pages();
+        entry == Entry::run(pages) && pages != 0 && pages <= self.layout.page_count - page
     }
 }
 
@@ -257,6 +347,13 @@ impl Heap {
         self.flags
     }
 
+    /// Binary logarithm of the searches in vain after which a request gives up, see
+    /// [`ATTEMPTS_LOG2`].
+    #[must_use]
+    pub fn attempts_log2(&self) -> u8 {
+        self.attempts_log2
+    }
+
     /// Bytes that can be allocated.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -268,6 +365,12 @@ impl Heap {
     #[must_use]
     pub fn owns(&self, pointer: *const u8) -> bool {
         (pointer as u64).wrapping_sub(self.base) < self.capacity
+    }
+
+    /// Words of the slots' bitmap: a bit for each 16 bytes.
+    #[inline(always)]
+    pub(crate) fn slot_word_count(&self) -> u64 {
+        self.capacity >> 9
     }
 
     /// Entry of a page below the page count.
@@ -284,17 +387,24 @@ impl Heap {
         unsafe { self.stripes.get((class << self.stripes_log2) + index) }
     }
 
-    /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`.
+    /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these
+    /// come from damaged metadata, it may be beyond the last.
     #[inline(always)]
     pub(crate) fn slot_word_index(&self, head: u32, slot: u32) -> u32 {
         // A page of 2^n bytes has 2^n / 16 bits, that is 2^(n - 9) words.
-        (head << (u32::from(self.page_shift) - 9)) + (slot >> 5)
+        (head << (u32::from(self.page_shift) - 9)).wrapping_add(slot >> 5)
     }
 
     #[inline(always)]
     pub(crate) fn slot_word(&self, index: u32) -> &DeviceAtomicU32 {
         // SAFETY: as for `core`.
         unsafe { self.slot_words.get(index) }
+    }
+
+    /// Whether the slots' bitmap has a word `index`.
+    #[inline(always)]
+    pub(crate) fn has_slot_word(&self, index: u32) -> bool {
+        u64::from(index) < self.slot_word_count()
     }
 
     /// Address of a page.

@@ -58,5 +58,5 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
-pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Padded};
+pub use heap::{ATTEMPTS_LOG2, COUNT_BYTES, Core, Globals, Heap, MAGIC, Padded};
 pub use initialise::Share;

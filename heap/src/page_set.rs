@@ -67,18 +67,19 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// A set.
+    /// A set, of pages below `page_count`.
     ///
     /// # Safety
     ///
     /// The arrays must be initialised, have room for the set, and live as long as it is used.
     #[must_use]
-    pub unsafe fn set(&self, index: u32) -> PageSet {
+    pub unsafe fn set(&self, index: u32, page_count: u32) -> PageSet {
         PageSet {
             state: self.states.from(index),
             summary: self.summaries.from(index * self.summary_count),
             words: self.words.from(index * self.word_count),
             word_count: self.word_count,
+            page_count,
         }
     }
 }
@@ -90,6 +91,7 @@ pub struct PageSet {
     summary: Array<DeviceAtomicU64>,
     words: Array<DeviceAtomicU64>,
     word_count: u32,
+    page_count: u32,
 }
 
 impl PageSet {
@@ -106,6 +108,16 @@ impl PageSet {
         debug_assert!(index < self.word_count);
         // SAFETY: the index is below the count that `Sets::set` was promised.
         unsafe { self.words.get(index) }
+    }
+
+    /// The members in word `index` at the moment: a guess. Bits beyond the last page, where only a
+    /// stray write can have put them, are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn look(&self, index: u32) -> u64 {
+        // Relaxed: what is done on it is verified by a change of the word.
+        self.word(index).load(Ordering::Relaxed)
+            & low_bits(self.page_count.saturating_sub(index * WORD_PAGES))
     }
 
     fn summary(&self, index: u32) -> &DeviceAtomicU64 {
@@ -298,6 +310,13 @@ impl PageSet {
     #[must_use]
     #[inline(always)]
     pub fn nth_word(&self, skip: u32) -> u32 {
+        // A summary may be damaged and show words that are not there.
+        let word = self.nth_word_shown(skip);
+        if word < self.word_count { word } else { 0 }
+    }
+
+    #[inline(always)]
+    fn nth_word_shown(&self, skip: u32) -> u32 {
         let mut left = skip;
         loop {
             let round = left;
@@ -353,7 +372,7 @@ mod tests {
             summary_count: word_count.div_ceil(64),
         };
         // SAFETY: the arrays are as long as they must be, and outlive the set.
-        test(&unsafe { sets.set(0) });
+        test(&unsafe { sets.set(0, pages) });
     }
 
     #[test]
@@ -401,6 +420,16 @@ mod tests {
             }
             let starts: Vec<_> = (0..7).map(|skip| set.nth_word(skip)).collect();
             assert_eq!(starts, [5, 70, 199, 5, 70, 199, 5]);
+        });
+    }
+
+    #[test]
+    fn what_is_beyond_the_last_page_is_not_found() {
+        with_set(70, |set| {
+            set.word(1).store(u64::MAX, Ordering::Relaxed);
+            assert_eq!(set.look(1), 0b11_1111);
+            set.raise_all(0, 0b1000);
+            assert_eq!(set.nth_word(0), 0, "there are two words");
         });
     }
 

@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
-const MAX_DENSITY: u32 = 5;
+pub(crate) const MAX_DENSITY: u32 = 5;
 
 impl Heap {
     /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
@@ -69,7 +69,7 @@ impl Core {
             }
         }
         if before.left() >= 0 {
-            let drawn = self.cross(stripe, before, count);
+            let drawn = self.cross(class, stripe, before, count);
             if drawn.left() > 0 {
                 return drawn;
             }
@@ -79,9 +79,15 @@ impl Core {
         self.scavenge(wish, count)
     }
 
-    /// What a group that drew `count` units from a stripe as its crosser gets: what was left of
-    /// the old slab, or else units of the new one, which it does not have to draw.
-    pub(crate) fn cross(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+    /// What a group that drew `count` units from a stripe of a class as its crosser gets: what was
+    /// left of the old slab, or else units of the new one, which it does not have to draw.
+    pub(crate) fn cross(&self, class: u32, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+        let mut before = before;
+        if !self.is_sound(class, before) {
+            // Where it came from cannot be known: a slab is lost, the stripe is not.
+            self.report_damage(class);
+            before = Ticket::empty(class).following(before);
+        }
         if before.left() > 0 {
             self.refill(stripe, before, 0);
             return before;
@@ -124,6 +130,33 @@ impl Core {
         self.refill_by_search(stripe, before, reserved)
     }
 
+    /// Whether a stripe of a class can hold a word with no units left or more: its slab is one of the
+    /// class in the heap, with at least so many units.
+    pub(crate) fn is_sound(&self, class: u32, ticket: Ticket) -> bool {
+        if !ticket.has_slab() {
+            return ticket.class() == class && ticket.left() == 0;
+        }
+        let (slab, density) = (ticket_slab(ticket), ticket.density());
+        // Not `div_ceil`, which may panic.
+        ticket.class() == class
+            && density <= MAX_DENSITY
+            && self.is_plausible(slab)
+            && ticket.left() <= (((self.slots(slab) - 1) >> density) + 1).cast_signed()
+    }
+
+    /// Empties a stripe of a class if its word is one that no stripe holds. True if it was.
+    ///
+    /// The slab that it had, if it had one, is lost. A word with fewer than no units is left alone:
+    /// it may be damage too, but its crosser may also be at work.
+    pub(crate) fn mend(&self, class: u32, stripe: &Stripe) -> bool {
+        let seen = stripe.look();
+        if seen.left() < 0 || self.is_sound(class, seen) {
+            return false;
+        }
+        self.report_damage(class);
+        stripe.detach(class, seen)
+    }
+
     /// Replaces the slab of a stripe by that of another of its class with all that is left of it:
     /// the word before `reserved` units of it were drawn, or an empty one if no other has any.
     #[inline(never)]
@@ -134,12 +167,12 @@ impl Core {
         for step in 1..=mask {
             let other = self.stripe(class, own_stripe().wrapping_add(step) & mask);
             let seen = other.look();
-            if seen.left() <= 0 {
+            if seen.left() <= 0 || !self.is_sound(class, seen) {
                 continue;
             }
             // Who finds the other stripe empty must know that a slab is on its way.
             listed.announce(1);
-            let ticket = if other.detach(seen) {
+            let ticket = if other.detach(class, seen) {
                 self.let_go(before);
                 // Relaxed: a hint.
                 self.globals().installed.0.fetch_sub(1, Ordering::Relaxed);

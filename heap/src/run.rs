@@ -1,7 +1,7 @@
 //! Large requests: runs of pages, up to the whole heap.
 
 use crate::counters::{Failure, Misuse};
-use crate::entry::{Entry, Kind};
+use crate::entry::Entry;
 use crate::heap::{COUNT_BYTES, Core, own_stripe};
 use crate::pages::Found;
 use core::ptr;
@@ -51,7 +51,10 @@ impl Core {
     }
 
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
-        loop {
+        for vain in 0.. {
+            if self.gives_up(self.layout().class_count, vain) {
+                break;
+            }
             let epoch = self.free_pages().epoch();
             let found = self.take_run(length, alignment, self.run_start(length));
             if let Some(first) = found.page() {
@@ -75,6 +78,7 @@ impl Core {
             }
             time::nanosleep(NAP);
         }
+        Err(Failure::Damaged)
     }
 
     /// Word at which the calling lane begins its search for a run. Small runs begin in the upper
@@ -96,6 +100,9 @@ impl Core {
             self.report_misuse(Misuse::Interior, address, 1);
             return;
         }
+        if !self.is_run(page, entry) {
+            return self.report_damage(self.layout().class_count);
+        }
         // Relaxed: atomicity lets one of two that free the same run see that it is gone; `give_run`
         // releases what this thread did to the block.
         let taken = self.entry(page).compare_exchange(
@@ -104,7 +111,7 @@ impl Core {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if taken.is_ok() && entry.kind() == Kind::Run {
+        if taken.is_ok() {
             self.give_run(page, entry.run_pages());
         } else {
             self.report_misuse(Misuse::NotAllocated, address, 1);

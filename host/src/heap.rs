@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::snapshot::Snapshot;
 use bytemuck::bytes_of;
-use heap_core::inspect;
+use heap_core::inspect::{self, InspectError};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
@@ -312,6 +312,9 @@ impl Heap {
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
         let content = inspect::Snapshot::new(self.metadata.read(0, length)?)?;
+        if !content.is_of(&self.core()) {
+            return Err(InspectError::Head.into());
+        }
         Ok(Snapshot::new(content, &self.device))
     }
 }

@@ -103,6 +103,9 @@ fn summary(occupancy: &Occupancy) -> String {
     let pages = &occupancy.pages;
     let slabs = occupancy.classes.iter().map(|class| class.slabs).sum();
     let classes = occupancy.classes.iter().filter(|class| class.slabs > 0);
+    let failures = occupancy.classes.iter().map(|class| class.failures);
+    let failures = failures.chain([occupancy.runs.failures]);
+    let damaged = failures.map(|failures| failures.damaged).sum();
     let all_pages = pages.free + pages.in_slabs + pages.in_runs + pages.lost;
     let lines = [
         (
@@ -144,11 +147,17 @@ fn summary(occupancy: &Occupancy) -> String {
         ),
         ("lost", format!("{} pages", count(pages.lost))),
         ("misuse", misuse(&occupancy.misuses)),
+        (
+            "damage",
+            format!("the allocator came upon it {} times", count(damaged)),
+        ),
     ];
-    // Lost pages are news.
-    let lines = lines
-        .into_iter()
-        .filter(|(label, _)| *label != "lost" || pages.lost > 0);
+    // Lost pages and damage are news.
+    let lines = lines.into_iter().filter(|(label, _)| match *label {
+        "lost" => pages.lost > 0,
+        "damage" => damaged > 0,
+        _ => true,
+    });
     lines
         .map(|(label, line)| format!("{label:<8}{line}\n"))
         .collect::<Vec<_>>()

@@ -15,9 +15,25 @@
 //! - Counts equal what they count. Summaries are set over all words with members; they may also
 //!   be set over words that have none.
 //!
-//! Not verified, because any value is right: what is counted for diagnosis, the epoch, the
-//! generation of a stripe, the density of a stripe beyond what its units left tell, stale bits of
-//! summaries, padding.
+//! # What means nothing
+//!
+//! A bit that changes what the metadata mean breaks one of these rules, with the exceptions below.
+//! Not verified, because any value is right:
+//!
+//! - what is counted for diagnosis: requests, failures, refused frees and their first addresses;
+//! - the epoch of a set;
+//! - the generation of a stripe in use;
+//! - the density of a stripe, among those at which its slab has as many units as are left;
+//! - a summary bit over a word without members;
+//! - padding: what follows a counter, a set's state, a stripe or a slab's state on its line or
+//!   sector, and what aligns an array.
+//!
+//! Two things cannot be seen in the metadata alone. One is a slot's bit that was set and another of
+//! the same slab that was cleared: that is the whole heap of somebody who freed and allocated. The
+//! other are the pages' address, the flags and the bound of attempts in the head, which
+//! whoever made the heap compares ([`Snapshot::is_of`]).
+//!
+//! `heap/tests/faults` flips bits of all kinds and knows the same list.
 
 use super::region::Region;
 use super::violation::{Members, Place, Rule, Violation};

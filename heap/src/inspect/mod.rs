@@ -98,7 +98,9 @@ impl Snapshot {
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
-        if !fits || bytemuck::bytes_of(&Core::new(layout, origin, base, flags)) != head_bytes {
+        let expected =
+            Core::new(layout, origin, base, flags).with_attempts_log2(head.heap().attempts_log2());
+        if !fits || bytemuck::bytes_of(&expected) != head_bytes {
             return Err(InspectError::Head);
         }
         Ok(Self {
@@ -131,6 +133,14 @@ impl Snapshot {
     #[must_use]
     pub fn flags(&self) -> u8 {
         self.flags
+    }
+
+    /// Whether the snapshot is of the heap that was made with this head. The head never changes: if it
+    /// did, it was overwritten. [`new`](Self::new) finds all that cannot be; that the pages are
+    /// elsewhere or the flags are others only who made the heap can tell.
+    #[must_use]
+    pub fn is_of(&self, head: &Core) -> bool {
+        self.metadata.starts_with(bytemuck::bytes_of(head))
     }
 
     /// Whether the heap counts the bytes asked for.

@@ -102,6 +102,8 @@ pub struct Failures {
     pub fragmented: u64,
     /// [`Failure::Impossible`]
     pub impossible: u64,
+    /// [`Failure::Damaged`]
+    pub damaged: u64,
 }
 
 impl Failures {
@@ -111,6 +113,7 @@ impl Failures {
         self.exhausted
             .saturating_add(self.fragmented)
             .saturating_add(self.impossible)
+            .saturating_add(self.damaged)
     }
 }
 
@@ -164,6 +167,7 @@ impl CounterWords {
             exhausted: self.failures[Failure::Exhausted as usize],
             fragmented: self.failures[Failure::Fragmented as usize],
             impossible: self.failures[Failure::Impossible as usize],
+            damaged: self.failures[Failure::Damaged as usize],
         }
     }
 }
