@@ -203,7 +203,7 @@ impl Core {
 
     fn set(&self, index: u32) -> PageSet {
         // SAFETY: as for `core`.
-        unsafe { self.sets.set(index, self.layout.page_count) }
+        unsafe { self.sets.set(index) }.of_pages(self.layout.page_count)
     }
 
     /// The free pages.

@@ -67,19 +67,19 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// A set, of pages below `page_count`.
+    /// A set.
     ///
     /// # Safety
     ///
     /// The arrays must be initialised, have room for the set, and live as long as it is used.
     #[must_use]
-    pub unsafe fn set(&self, index: u32, page_count: u32) -> PageSet {
+    pub unsafe fn set(&self, index: u32) -> PageSet {
         PageSet {
             state: self.states.from(index),
             summary: self.summaries.from(index * self.summary_count),
             words: self.words.from(index * self.word_count),
             word_count: self.word_count,
-            page_count,
+            page_count: self.word_count * WORD_PAGES,
         }
     }
 }
@@ -95,6 +95,12 @@ pub struct PageSet {
 }
 
 impl PageSet {
+    /// The same set, whose pages are those below `page_count`.
+    #[must_use]
+    pub fn of_pages(self, page_count: u32) -> Self {
+        Self { page_count, ..self }
+    }
+
     /// Number of words.
     #[must_use]
     pub fn word_count(&self) -> u32 {
@@ -372,7 +378,7 @@ mod tests {
             summary_count: word_count.div_ceil(64),
         };
         // SAFETY: the arrays are as long as they must be, and outlive the set.
-        test(&unsafe { sets.set(0, pages) });
+        test(&unsafe { sets.set(0) }.of_pages(pages));
     }
 
     #[test]

@@ -4,9 +4,13 @@ use super::region::GuardedHeap;
 use scatterheap_heap::Heap;
 use scatterheap_simt::emulation::{Position, set_position};
 use std::alloc::Layout as Request;
+use std::time::{Duration, Instant};
 
 /// Requests that got NULL after which a phase ends.
 const NULLS: u32 = 1;
+/// A user asks for nothing more after this time: requests that wait for what never comes yield to
+/// all else that the machine is busy with.
+const LONG: Duration = Duration::from_secs(2);
 
 /// Xorshift.
 #[derive(Clone)]
@@ -103,6 +107,8 @@ struct User<'a> {
     /// Blocks from before the damage, and those it got since; their sizes are no promise any more.
     before: Vec<u64>,
     since: Vec<Block>,
+    /// When it began.
+    begun: Instant,
     /// Whether others use the heap too: then what they hold is not written to.
     alone: bool,
 }
@@ -120,6 +126,7 @@ pub fn use_damaged(heap: &GuardedHeap, before: &[u64], seed: u64, threads: usize
             .copied()
             .collect(),
         since: Vec::new(),
+        begun: Instant::now(),
         alone: threads == 1,
     };
     if threads == 1 {
@@ -158,6 +165,9 @@ impl User<'_> {
     }
 
     fn allocate(&mut self, largest: u64) -> bool {
+        if self.begun.elapsed() > LONG {
+            return false;
+        }
         wander(&mut self.random);
         let bytes = self.random.size(largest);
         let heap = self.heap.heap();
@@ -175,6 +185,9 @@ impl User<'_> {
     }
 
     fn run(&mut self, bytes: u64) -> bool {
+        if self.begun.elapsed() > LONG {
+            return false;
+        }
         let block = self.heap.heap().malloc(bytes);
         self.take(block, bytes)
     }
@@ -228,7 +241,7 @@ impl User<'_> {
         let Some(block) = self.any_block() else {
             return;
         };
-        if !self.alone {
+        if !self.alone || self.begun.elapsed() > LONG {
             return free(self.heap.heap(), block);
         }
         let bytes = self.random.size(self.heap.heap().capacity() / 8);
