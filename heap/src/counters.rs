@@ -69,6 +69,7 @@ impl ClassCounters {
 
     /// Whether a failure was counted.
     pub fn has_failed(&self, failure: Failure) -> bool {
+        // Relaxed: a hint.
         self.failures[failure as usize].load(Ordering::Relaxed) != 0
     }
 

@@ -218,12 +218,17 @@ impl Core {
 
     /// Whether a slab that the metadata tell of lies in the heap and has slots.
     pub(crate) fn is_plausible(&self, slab: Slab) -> bool {
+        self.plausible_slots(slab) > 0
+    }
+
+    /// Slots of a slab that the metadata tell of; none if it does not lie in the heap.
+    pub(crate) fn plausible_slots(&self, slab: Slab) -> u32 {
         let layout = &self.layout;
-        slab.order() <= layout.max_order
+        let is_inside = slab.order() <= layout.max_order
             && slab.page() & (slab.pages() - 1) == 0
             && slab.page() + slab.pages() <= layout.page_count
-            && slab.class() < layout.class_count
-            && layout.slots(slab.class(), slab.order()) > 0
+            && slab.class() < layout.class_count;
+        if is_inside { self.slots(slab) } else { 0 }
     }
 
     /// Counts metadata that cannot be, come upon for a request of a class, or at the class count for a

@@ -136,12 +136,12 @@ impl Core {
         if !ticket.has_slab() {
             return ticket.class() == class && ticket.left() == 0;
         }
-        let (slab, density) = (ticket_slab(ticket), ticket.density());
+        let (slots, density) = (self.plausible_slots(ticket_slab(ticket)), ticket.density());
         // Not `div_ceil`, which may panic.
         ticket.class() == class
             && density <= MAX_DENSITY
-            && self.is_plausible(slab)
-            && ticket.left() <= (((self.slots(slab) - 1) >> density) + 1).cast_signed()
+            && slots > 0
+            && ticket.left() <= (((slots - 1) >> density) + 1).cast_signed()
     }
 
     /// Empties a stripe of a class if its word is one that no stripe holds. True if it was.
