@@ -25,7 +25,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
-use workload::{Random, use_damaged, use_heap};
+use workload::{Random, Use, use_damaged, use_heap};
 
 /// Flips of each kind where nothing else is said.
 const FLIPS: u64 = 300;
@@ -42,14 +42,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Failures of a kind after which no more flips are tried.
 const ENOUGH_FAILURES: usize = 5;
 
-/// Heaps to damage: capacity, stripes, whether they are full.
-const SHAPES: [(u64, u32, bool); 6] = [
-    (16 << 10, 1, false),
-    (16 << 10, 4, true),
-    (100_000, 8, false),
-    (1_000_000, 8, true),
-    (1_300_000, 8, false),
-    (5_000_000, 16, false),
+/// Heaps to damage: capacity, stripes, how they were used.
+const SHAPES: [(u64, u32, Use); 6] = [
+    (16 << 10, 1, Use::Half),
+    (16 << 10, 4, Use::Full),
+    (100_000, 8, Use::Aged),
+    (1_000_000, 8, Use::Full),
+    (1_300_000, 8, Use::Half),
+    (5_000_000, 16, Use::Aged),
 ];
 
 /// Flips of one kind in one shape.
@@ -100,9 +100,9 @@ struct Victim {
 
 impl Victim {
     fn new(shape: usize) -> Self {
-        let (capacity, stripes, full) = SHAPES[shape];
+        let (capacity, stripes, way) = SHAPES[shape];
         let heap = GuardedHeap::new(capacity, stripes);
-        let blocks = use_heap(heap.heap(), shape as u64 + 1, full);
+        let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
         let whole = heap.metadata();
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
         assert_eq!(snapshot.violations(), [], "shape {shape} before any damage");
@@ -119,7 +119,7 @@ impl Victim {
     fn try_flip(&self, kind: Kind, number: u64) {
         let layout = *self.heap.heap().layout();
         let mut random = Random::new(number);
-        let bits = kind.pick(&layout, &mut random);
+        let bits = kind.pick(&layout, &self.whole, &mut random);
         let mut damaged = self.whole.clone();
         flip(&mut damaged, &bits);
         self.check(kind, &damaged, &bits);

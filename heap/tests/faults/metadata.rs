@@ -87,9 +87,20 @@ impl Kind {
     }
 
     /// One or two random bits of this kind, counted from the beginning of the metadata. Most are
-    /// of what the allocator uses, a few of padding; two are often of one element.
-    pub fn pick(self, layout: &Layout, random: &mut Random) -> Vec<u64> {
+    /// of what the allocator uses, a few of padding; two are often of one element. Elements that hold
+    /// something are preferred: most of a heap's are blank.
+    pub fn pick(self, layout: &Layout, metadata: &[u8], random: &mut Random) -> Vec<u64> {
         let elements = self.elements(layout);
+        let choose = |random: &mut Random| {
+            let mut element = random.below(elements.count);
+            for _ in 0..random.below(8) {
+                if self.holds_something(&elements, metadata, element) {
+                    break;
+                }
+                element = random.below(elements.count);
+            }
+            element
+        };
         let bit = |element: u64, random: &mut Random| {
             let bytes = if random.below(16) == 0 {
                 elements.stride
@@ -98,18 +109,30 @@ impl Kind {
             };
             8 * (elements.start + element * elements.stride) + random.below(8 * bytes)
         };
-        let first = random.below(elements.count);
+        let first = choose(random);
         let mut bits = vec![bit(first, random)];
         if random.below(2) == 0 {
             let other = match random.below(2) {
                 0 => first,
-                _ => random.below(elements.count),
+                _ => choose(random),
             };
             bits.push(bit(other, random));
             // The same bit twice is no flip.
             bits.dedup();
         }
         bits
+    }
+}
+
+impl Kind {
+    fn holds_something(self, elements: &Elements, metadata: &[u8], element: u64) -> bool {
+        let start = usize::try_from(elements.start + element * elements.stride).expect("fits");
+        let used = usize::try_from(elements.used).expect("fits");
+        let bytes = &metadata[start..start + used];
+        match (self, bytes.try_into()) {
+            (Self::Stripes, Ok(word)) => Ticket(u64::from_le_bytes(word)).has_slab(),
+            _ => bytes.iter().any(|byte| *byte != 0),
+        }
     }
 }
 

@@ -54,47 +54,64 @@ fn free(heap: &Heap, address: u64) {
     unsafe { heap.free(address as *mut u8) };
 }
 
+/// How a heap is used before it is damaged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Blocks come and go, and there is room.
+    Half,
+    /// Filled up, and a few blocks freed.
+    Full,
+    /// Filled up, most blocks freed, and used on: slabs have holes, and units span several slots.
+    Aged,
+}
+
 /// Makes a heap used, so that everything occurs: blocks of all sizes, runs, full, listed, idle and
-/// half-drawn slabs. `full` ones are filled up before a part is freed. The blocks that are left.
-pub fn use_heap(heap: &Heap, seed: u64, full: bool) -> Vec<u64> {
+/// half-drawn slabs. The blocks that are left.
+pub fn use_heap(heap: &Heap, seed: u64, way: Use) -> Vec<u64> {
     let (mut random, mut blocks) = (Random::new(seed), Vec::new());
-    let mut nulls = 0;
-    for _ in 0..if full { 1 << 20 } else { 400 } {
-        wander(&mut random);
-        let size = random.size(heap.capacity() / if full { 64 } else { 8 });
-        let block = heap.malloc(size) as u64;
-        nulls += u32::from(block == 0);
-        if nulls > 40 {
-            break;
-        }
-        if block != 0 {
-            blocks.push(block);
-        }
-        if random.below(4) == 0 && !blocks.is_empty() && !full {
+    if way != Use::Half {
+        let largest = heap.capacity() / 64;
+        while allocate(heap, largest, 1, &mut random, &mut blocks) {}
+        let freed = blocks.len() / if way == Use::Full { 16 } else { 2 };
+        for _ in 0..freed {
             free(heap, blocks.swap_remove(random.index(blocks.len())));
         }
     }
-    for bytes in [16, 48, 100] {
-        let many: Vec<_> = (0..100).map(|_| heap.malloc(bytes) as u64).collect();
-        for (index, block) in many
-            .into_iter()
-            .enumerate()
-            .filter(|(_, block)| *block != 0)
-        {
-            if index % 3 == 0 {
-                free(heap, block);
-            } else {
-                blocks.push(block);
+    if way != Use::Full {
+        for _ in 0..400 {
+            allocate(heap, heap.capacity() / 8, 1, &mut random, &mut blocks);
+            if random.below(3) == 0 && !blocks.is_empty() {
+                free(heap, blocks.swap_remove(random.index(blocks.len())));
             }
         }
     }
-    if full {
-        for _ in 0..blocks.len() / 16 {
-            free(heap, blocks.swap_remove(random.index(blocks.len())));
+    for bytes in [16, 48, 100] {
+        let first = blocks.len();
+        allocate(heap, bytes, 100, &mut random, &mut blocks);
+        for index in (first..blocks.len()).rev().step_by(3) {
+            free(heap, blocks.swap_remove(index));
         }
     }
     free(heap, heap.malloc(1000) as u64);
     blocks
+}
+
+/// Allocates `count` blocks of up to `largest` bytes; false if there was nothing for one.
+fn allocate(
+    heap: &Heap,
+    largest: u64,
+    count: u32,
+    random: &mut Random,
+    blocks: &mut Vec<u64>,
+) -> bool {
+    let mut served = true;
+    for _ in 0..count {
+        wander(random);
+        let block = heap.malloc(random.size(largest)) as u64;
+        served &= block != 0;
+        blocks.extend((block != 0).then_some(block));
+    }
+    served
 }
 
 /// A block and what was asked for.
