@@ -303,6 +303,34 @@ fn try_kind(kind: Kind) {
     println!("{:?}: {} flips", KINDS[kind], end * SHAPES.len() as u64);
 }
 
+/// The slots' bitmap ends where the metadata do, and the last page where the heap does. So what a
+/// damaged entry of that page leads beyond is not the heap's.
+#[test]
+fn entries_at_the_end_of_the_heap() {
+    for bytes in [16, 24, 100, 400] {
+        let heap = GuardedHeap::new(1 << 20, 8);
+        while !heap.heap().malloc(bytes).is_null() {}
+        let (whole, layout) = (heap.metadata(), *heap.heap().layout());
+        let last_page = heap.heap().base() + layout.capacity - layout.page_bytes();
+        let first_bit = 8 * (layout.offsets.entries + 8 * u64::from(layout.page_count - 1));
+        for (first, second) in
+            (0..64).flat_map(|first| (first..64).map(move |second| (first, second)))
+        {
+            let mut damaged = whole.clone();
+            let mut bits = vec![first_bit + first, first_bit + second];
+            bits.dedup();
+            flip(&mut damaged, &bits);
+            heap.restore(&damaged);
+            for address in (last_page..last_page + layout.page_bytes()).step_by(16) {
+                let usable = heap.heap().usable_size(address as *const u8);
+                heap.assert_inside(address, usable);
+                // SAFETY: what a damaged heap gave; nobody uses it.
+                unsafe { heap.heap().free(address as *mut u8) };
+            }
+        }
+    }
+}
+
 macro_rules! kinds {
     ($($name:ident: $kind:ident;)*) => {
         $(
