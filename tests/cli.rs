@@ -1,6 +1,8 @@
 //! The command: what each subcommand prints, as text and as JSON, and that bad input of every kind
 //! ends in one line.
 
+use scatterheap::heap::layout::Layout;
+use scatterheap::{Snapshot, inspect};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -253,6 +255,137 @@ fn occupancy_has_a_map_in_json() {
     assert!(cells.iter().any(|cell| of(cell, "used") > 0.9));
 }
 
+/// A path in the tests' own directory.
+fn path(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+/// A snapshot's file of a used heap, made by the command.
+fn saved(name: &str) -> String {
+    let path = path(name);
+    let options = ["snapshot", "--workload", "churn", "--output", &path];
+    let told = printed(&[&options[..], &SMALL].concat());
+    assert!(told.contains("blocks") && told.contains(&path), "{told}");
+    path
+}
+
+#[test]
+fn a_snapshot_is_saved_checked_and_drawn() {
+    let path = saved("whole.snapshot");
+    let told = printed(&["check", &path]);
+    for words in ["8 MiB", "blocks", "slabs", "every invariant holds", "cpu"] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let drawn = printed(&["occupancy", "--snapshot", &path]);
+    assert!(drawn.contains('█') && drawn.contains("largest request"));
+    let checked = json(&["check", &path, "--all"]);
+    has_keys(&checked, &["version", "origin", "heap", "occupancy"]);
+    assert_eq!(checked["passed"], true);
+    assert_eq!(checked["violations"], serde_json::json!([]));
+    let drawn = json(&["occupancy", "--snapshot", &path]);
+    assert_eq!(drawn["occupancy"], checked["occupancy"]);
+    assert_eq!(drawn["origin"]["device"], "cpu");
+    let options = ["snapshot", "--output", &path, "--fill", "20"];
+    let document = json(&[&options[..], &SMALL].concat());
+    has_keys(&document, &["file", "file_bytes", "workload", "blocks"]);
+    assert_eq!(
+        json(&["check", &path])["occupancy"]["used_blocks"],
+        document["blocks"]
+    );
+}
+
+#[test]
+fn a_heap_made_for_it_is_checked() {
+    let told = printed(&[&["check"][..], &SMALL].concat());
+    assert!(told.contains("every invariant holds"), "{told}");
+    let document = json(&[&["check", "--fill", "90"][..], &SMALL].concat());
+    assert_eq!(document["passed"], true);
+}
+
+/// Flips bits of the metadata of a saved heap, and saves it as another file.
+fn damaged(name: &str, offset: impl Fn(&Layout) -> u64, bytes: u64) -> String {
+    let whole = Snapshot::load(saved(name)).expect("it was just saved");
+    let mut metadata = whole.metadata().to_vec();
+    let start = usize::try_from(offset(whole.layout())).expect("fits");
+    let end = start + usize::try_from(bytes).expect("fits");
+    metadata[start..end].iter_mut().for_each(|byte| *byte ^= 1);
+    let content = inspect::Snapshot::new(metadata).expect("the head is whole");
+    let path = path(name);
+    let snapshot = Snapshot::from_parts(content, whole.origin().clone());
+    snapshot.save(&path).expect("writable");
+    path
+}
+
+#[test]
+fn a_damaged_heap_is_reported_with_what_and_where() {
+    // Bits of the last page, which is free or full: then its slab's use is wrong.
+    let words = |layout: &Layout| layout.offsets.slot_words + layout.slot_word_count() * 4 - 8;
+    let path = damaged("damaged.snapshot", words, 8);
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(1));
+    let (told, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(told.contains("page") && told.contains("expected"), "{told}");
+    assert!(!told.contains("every invariant holds"), "{told}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains("an invariant does not hold"), "{error}");
+
+    // All entries are wrong: many violations.
+    let path = damaged("broken.snapshot", |layout| layout.offsets.entries, 4096);
+    for (options, count) in [
+        (&["check", &path, "--json"][..], 1),
+        (&["check", &path, "--json", "--all"], 64),
+    ] {
+        let output = run(options);
+        assert_eq!(output.status.code(), Some(1));
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(document["passed"], false);
+        let violations = document["violations"].as_array().expect("a list");
+        assert_eq!(violations.len(), count);
+        has_keys(&violations[0], &["rule", "place", "expected", "found"]);
+    }
+    let error = run(&["check", &path, "--all"]).stderr;
+    assert!(text(&error).contains("64 places or more"));
+}
+
+#[test]
+fn snapshots_that_make_no_sense_are_refused() {
+    let whole = std::fs::read(saved("to-break.snapshot")).expect("readable");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    let mut version = whole.clone();
+    version[8] = 9;
+    for (name, bytes, words) in [
+        ("empty.snapshot", &b""[..], "not a snapshot"),
+        ("text.snapshot", b"a text, not a heap", "not a snapshot"),
+        ("short.snapshot", &whole[..whole.len() / 2], "cut short"),
+        (
+            "long.snapshot",
+            &[&whole[..], b"x"].concat(),
+            "after its end",
+        ),
+        ("flipped.snapshot", &flipped, "checksum is wrong"),
+        ("version.snapshot", &version, "version 9"),
+    ] {
+        let path = file(name, bytes);
+        refused_saying(&["check", &path], words);
+        refused_saying(&["occupancy", "--snapshot", &path], words);
+    }
+    refused_saying(&["check", "/nowhere/heap.snapshot"], "cannot open");
+    refused_saying(&["check", env!("CARGO_MANIFEST_DIR")], "error: ");
+    let path = path("to-break.snapshot");
+    refused_saying(&["check", &path, "--heap", "8MiB"], "--heap");
+    refused_saying(&["check", &path, "--device", "cpu"], "--device");
+    refused_saying(&["check", &path, "--fill", "50"], "--fill");
+    refused_saying(
+        &["occupancy", "--snapshot", &path, "--fill", "50"],
+        "--fill",
+    );
+    refused_saying(&["snapshot"], "--output");
+    let options = ["snapshot", "--output", "/nowhere/heap.snapshot"];
+    refused_saying(&[&options[..], &SMALL].concat(), "cannot write");
+}
+
 #[test]
 fn colours_can_be_forced_and_forbidden() {
     let arguments = [&["occupancy"][..], &SMALL].concat();
@@ -337,7 +470,7 @@ fn automatic_choice_says_what_it_chose() {
 
 #[test]
 fn a_gpu_that_is_not_there_is_refused() {
-    for subcommand in ["stress", "occupancy"] {
+    for subcommand in ["stress", "occupancy", "check"] {
         let line = refused(&[subcommand, "--device", "cuda:99"]);
         assert!(line.contains("GPU") && line.contains("cpu"), "{line}");
     }
@@ -370,7 +503,7 @@ fn bad_options_are_refused() {
 
 #[test]
 fn heaps_that_cannot_be_are_refused() {
-    for subcommand in ["stress", "occupancy"] {
+    for subcommand in ["stress", "occupancy", "check"] {
         refused_saying(
             &[subcommand, "--device", "cpu", "--heap", "0"],
             "the smallest has",
@@ -389,7 +522,7 @@ fn heaps_that_cannot_be_are_refused() {
 
 #[test]
 fn sizes_that_make_no_sense_are_refused() {
-    for subcommand in ["stress", "occupancy"] {
+    for subcommand in ["stress", "occupancy", "check"] {
         for (least, most) in [("2KiB", "1KiB"), ("0", "64")] {
             let options = [subcommand, "--least", least, "--most", most];
             refused_saying(&[&options[..], &SMALL].concat(), "at most the largest");
@@ -435,10 +568,10 @@ fn traces_that_make_no_sense_are_refused() {
 #[test]
 fn help_has_examples() {
     let head = printed(&["--help"]);
-    for subcommand in ["info", "stress", "occupancy", "replay"] {
+    for subcommand in ["info", "stress", "occupancy", "snapshot", "check", "replay"] {
         assert!(head.contains(subcommand), "{head}");
     }
-    for subcommand in ["stress", "occupancy", "replay"] {
+    for subcommand in ["stress", "occupancy", "snapshot", "check", "replay"] {
         let help = printed(&[subcommand, "--help"]);
         for words in ["Examples:", "--device", "--heap", "--seed", "--json"] {
             assert!(help.contains(words), "{words} in {help}");

@@ -35,12 +35,12 @@ pub const fn octave(class: u32) -> u32 {
     if octave > 1 { octave } else { 1 }
 }
 
-/// Slot size of a class in bytes.
+/// Slot size of a class in bytes; any number for one that no heap has.
 #[inline(always)]
 #[must_use]
 pub const fn slot_bytes(class: u32) -> u32 {
     let octave = octave(class);
-    (class + 1 - (octave - 1) * OCTAVE) << (octave + 3)
+    (class + 1 - (octave - 1) * OCTAVE).wrapping_shl(octave + 3)
 }
 
 /// `(multiplier, shift)` of a class: its slot size is `multiplier << shift`, with a multiplier of 2

@@ -15,10 +15,15 @@ pub enum Failure {
     /// The request is larger than the heap, overflows, or has an alignment that is no power of
     /// two.
     Impossible = 2,
+    /// Metadata that a stray write has changed: what they say cannot be, or keeps a request
+    /// searching for what is not there. Counted where the allocator comes upon them, so it may be
+    /// more or less than the requests that got NULL for that. A free that is refused because its
+    /// page's entry is damaged is counted here too, under the runs.
+    Damaged = 3,
 }
 
 /// Number of [`Failure`] kinds.
-pub const FAILURES: usize = 3;
+pub const FAILURES: usize = 4;
 
 /// Counters of a class; the last of the array is for runs of pages.
 #[repr(C, align(64))]
@@ -45,6 +50,12 @@ impl ClassCounters {
     /// Counts `count` failed requests.
     pub fn count_failures(&self, failure: Failure, count: u32) {
         self.failures[failure as usize].fetch_add(u64::from(count), Ordering::Relaxed);
+    }
+
+    /// Whether a failure was counted.
+    pub fn has_failed(&self, failure: Failure) -> bool {
+        // Relaxed: a hint.
+        self.failures[failure as usize].load(Ordering::Relaxed) != 0
     }
 
     /// Counts a request of `bytes` that was served.

@@ -127,12 +127,12 @@ impl Entry {
         (self.0 >> 32) as u32
     }
 
-    /// Slots of the slab, where pages have `2^page_shift` bytes.
+    /// Slots of the slab, where pages have `2^page_shift` bytes; any number if the entry is damaged.
     #[inline(always)]
     #[must_use]
     pub const fn slots(self, page_shift: u32) -> u32 {
         class::divide(
-            1 << (page_shift + self.order() - self.shift()),
+            1_u32.wrapping_shl((page_shift + self.order()).wrapping_sub(self.shift())),
             self.reciprocal(),
         )
     }
@@ -163,7 +163,8 @@ impl Entry {
     pub const fn slot_at(self, offset: u32) -> Option<u32> {
         let number = offset >> self.shift();
         let slot = class::divide(number, self.reciprocal());
-        if (slot * self.multiplier()) << self.shift() == offset {
+        // A damaged entry's product may overflow.
+        if slot.wrapping_mul(self.multiplier()) << self.shift() == offset {
             Some(slot)
         } else {
             None

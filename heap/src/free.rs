@@ -100,8 +100,11 @@ impl Heap {
         let mut taken = 0;
         let mut repeated = false;
         if leads {
-            // Release: pairs with the acquire of `malloc` that sets the bit again.
-            taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
+            // Beyond the last word only if the entry is damaged.
+            if self.has_slot_word(index) {
+                // Release: pairs with the acquire of `malloc` that sets the bit again.
+                taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
+            }
             if taken != 0 {
                 self.release(head, entry, taken.count_ones());
             }

@@ -9,7 +9,9 @@
 //! changes is in the arrays that it points to.
 
 use crate::array::Array;
+use crate::class;
 use crate::counters::ClassCounters;
+use crate::damage::ATTEMPTS_LOG2;
 use crate::entry::Entry;
 use crate::growth::Growth;
 use crate::layout::{ClassInfo, Layout, StripeTable};
@@ -82,7 +84,8 @@ pub struct Heap {
     pub(crate) largest_slot: u32,
     pub(crate) page_shift: u8,
     stripes_log2: u8,
-    padding: u16,
+    attempts_log2: u8,
+    padding: u8,
     pub(crate) mark: Mark,
     pub(crate) flags: u32,
 }
@@ -177,6 +180,7 @@ impl Core {
                 largest_slot: layout.largest_slot,
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
+                attempts_log2: ATTEMPTS_LOG2,
                 padding: 0,
                 mark: Mark::of_generation(0),
                 flags,
@@ -246,6 +250,15 @@ impl Core {
         self.quarantine_places
     }
 
+    /// The same head, but requests give up after `2^attempts_log2` searches in vain (at most 2^31),
+    /// see [`ATTEMPTS_LOG2`]. For tests of damaged heaps: in a healthy heap too few give NULL for
+    /// contention.
+    #[must_use]
+    pub fn with_attempts_log2(mut self, attempts_log2: u8) -> Self {
+        self.heap.attempts_log2 = attempts_log2;
+        self
+    }
+
     /// The heap.
     #[must_use]
     pub fn heap(&self) -> &Heap {
@@ -270,8 +283,9 @@ impl Core {
     }
 
     pub(crate) fn counters(&self, class: u32) -> &ClassCounters {
+        // The class of a damaged ticket is counted with the runs.
         // SAFETY: as for `core`; there is one more than there are classes.
-        unsafe { self.counters.get(class) }
+        unsafe { self.counters.get(class.min(self.layout.class_count)) }
     }
 
     /// Counters of the requests for runs of pages.
@@ -279,14 +293,27 @@ impl Core {
         self.counters(self.layout.class_count)
     }
 
+    /// What a class is like. A stray write may have made it wrong, but no order larger than a
+    /// slab may have, nor one too small for a slot.
     pub(crate) fn class_info(&self, class: u32) -> ClassInfo {
         // SAFETY: as for `core`; every class below the count has one.
-        *unsafe { self.classes.get(class) }
+        let info = *unsafe { self.classes.get(class) };
+        let most = self.layout.max_order;
+        let least = class::slot_log2(class)
+            .saturating_sub(self.layout.page_shift)
+            .min(most);
+        let in_bounds = |order: u32| order.max(least).min(most);
+        ClassInfo {
+            least_order: in_bounds(info.least_order),
+            usual_order: in_bounds(info.usual_order),
+            largest_order: in_bounds(info.largest_order),
+            padding: 0,
+        }
     }
 
     fn set(&self, index: u32) -> PageSet {
         // SAFETY: as for `core`.
-        unsafe { self.sets.set(index) }
+        unsafe { self.sets.set(index) }.of_pages(self.layout.page_count)
     }
 
     /// The free pages.
@@ -369,6 +396,13 @@ impl Heap {
         self.mark
     }
 
+    /// Binary logarithm of the searches in vain after which a request gives up, see
+    /// [`ATTEMPTS_LOG2`].
+    #[must_use]
+    pub fn attempts_log2(&self) -> u8 {
+        self.attempts_log2
+    }
+
     /// Bytes that can be allocated.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -380,6 +414,12 @@ impl Heap {
     #[must_use]
     pub fn owns(&self, pointer: *const u8) -> bool {
         (pointer as u64).wrapping_sub(self.base) < self.capacity
+    }
+
+    /// Words of the slots' bitmap: a bit for each 16 bytes.
+    #[inline(always)]
+    pub(crate) fn slot_word_count(&self) -> u64 {
+        self.capacity >> 9
     }
 
     /// Entry of a page below the page count.
@@ -396,17 +436,24 @@ impl Heap {
         unsafe { self.stripes.get((class << self.stripes_log2) + index) }
     }
 
-    /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`.
+    /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these
+    /// come from damaged metadata, it may be beyond the last.
     #[inline(always)]
     pub(crate) fn slot_word_index(&self, head: u32, slot: u32) -> u32 {
         // A page of 2^n bytes has 2^n / 16 bits, that is 2^(n - 9) words.
-        (head << (u32::from(self.page_shift) - 9)) + (slot >> 5)
+        (head << (u32::from(self.page_shift) - 9)).wrapping_add(slot >> 5)
     }
 
     #[inline(always)]
     pub(crate) fn slot_word(&self, index: u32) -> &DeviceAtomicU32 {
         // SAFETY: as for `core`.
         unsafe { self.slot_words.get(index) }
+    }
+
+    /// Whether the slots' bitmap has a word `index`.
+    #[inline(always)]
+    pub(crate) fn has_slot_word(&self, index: u32) -> bool {
+        u64::from(index) < self.slot_word_count()
     }
 
     /// Address of a page.

@@ -59,12 +59,13 @@ impl StripeTable {
     }
 }
 
-/// Slots of a slab of `2^order` pages of `2^page_shift` bytes.
+/// Slots of a slab of `2^order` pages of `2^page_shift` bytes; any number for a slab that no heap has.
 #[inline(always)]
 #[must_use]
 pub const fn slots(page_shift: u32, class: u32, order: u32) -> u32 {
     // In units of 8 bytes both fit 32 bits: slabs are at most 2 GiB.
-    let (slab, slot): (u32, u32) = (1 << (page_shift + order - 3), class::slot_bytes(class) >> 3);
+    let slab = 1_u32.wrapping_shl(page_shift + order - 3);
+    let slot = class::slot_bytes(class) >> 3;
     match slab.checked_div(slot) {
         Some(slots) => slots,
         None => 0,

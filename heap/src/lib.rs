@@ -40,6 +40,7 @@ pub mod array;
 pub mod class;
 mod cold;
 pub mod counters;
+mod damage;
 pub mod entry;
 mod free;
 pub mod growth;
@@ -62,5 +63,6 @@ pub mod slab;
 pub mod stripe;
 pub mod ticket;
 
+pub use damage::ATTEMPTS_LOG2;
 pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Mark, Shared};
 pub use initialise::Share;

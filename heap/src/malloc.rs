@@ -16,10 +16,10 @@ use crate::class;
 use crate::cold;
 use crate::counters::Failure;
 use crate::entry::Entry;
-use crate::heap::{Core, Heap, Mark};
+use crate::heap::{Core, Heap, Mark, own_stripe};
 use crate::layout;
 use crate::misuse::Misuse;
-use crate::refill::PATIENCE;
+use crate::refill::{MAX_DENSITY, PATIENCE, ticket_slab};
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -134,7 +134,7 @@ impl Heap {
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        let (block, ticket) = self.attempt_slot(wish, 0);
+        let (block, ticket) = self.attempt_slot(wish, bytes, 0);
         if block.is_null() {
             // A loop here would keep in registers what only a second attempt needs.
             return cold::malloc_again(self, wish.through(self.mark), bytes, ticket);
@@ -142,10 +142,10 @@ impl Heap {
         block
     }
 
-    /// One attempt to allocate a slot, as attempt `attempt`: the block or NULL, and what the lane's
+    /// One attempt to allocate a slot for `bytes`, as attempt `attempt`: the block or NULL, and what the lane's
     /// group drew.
     #[inline(always)]
-    fn attempt_slot(&self, wish: Wish, attempt: u32) -> (*mut u8, Ticket) {
+    fn attempt_slot(&self, wish: Wish, bytes: u64, attempt: u32) -> (*mut u8, Ticket) {
         let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
         let ticket = draw.ticket;
         let slot = if draw.spread {
@@ -156,7 +156,12 @@ impl Heap {
         let Some(slot) = slot else {
             return (ptr::null_mut(), ticket);
         };
-        (self.slot_address(ticket, slot) as *mut u8, ticket)
+        let offset = self.slot_offset(ticket, slot);
+        if offset.wrapping_add(bytes) > self.capacity {
+            // The stripe's word is damaged. The next attempt mends it.
+            return (ptr::null_mut(), ticket);
+        }
+        ((self.base + offset) as *mut u8, ticket)
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -203,7 +208,13 @@ impl Heap {
     fn claim_row(&self, ticket: Ticket, count: u32) -> u32 {
         let (first, drawn) = ticket.row(count);
         let row = u32::MAX >> (32 - drawn);
+        // The group draws from the top of what is left.
+        let last = ticket.left().cast_unsigned() - 1;
         let index = self.slot_word_index(ticket.page(), first);
+        if !self.has_slot_word(self.slot_word_index(ticket.page(), last)) {
+            // The stripe's word is damaged. The next attempt mends it.
+            return 0;
+        }
         let shift = first & 31;
         let low = row << shift;
         // Acquire: pairs with the release of `free` that cleared the bit, so what was done to the
@@ -237,7 +248,8 @@ impl Heap {
             ..
         } = *draw;
         let lane = warp::lane_id();
-        let density = ticket.density();
+        // No more than a word, even if the stripe's word is damaged.
+        let density = ticket.density().min(MAX_DENSITY);
         // Units of a word of the bitmap, less one.
         let word_units = 31 >> density;
         let unit = if ticket.is_spread() {
@@ -262,7 +274,7 @@ impl Heap {
             let unit = unit.cast_unsigned();
             let left = ticket.left().cast_unsigned() - unit;
             let units = left.min(word_units + 1 - (unit & word_units));
-            won = self.claim_word(ticket, slot, units);
+            won = self.claim_word(ticket, slot, units, density);
             if won.count_ones() != units {
                 // As in `claim_row`.
                 cold::give_back(self, ticket, units - won.count_ones());
@@ -280,22 +292,27 @@ impl Heap {
         (bit != 0).then(|| (slot & !31) + bit.trailing_zeros())
     }
 
-    /// Address of a slot of a ticket's slab.
+    /// Offset of a slot of a ticket's slab from the heap's first byte.
     #[inline(always)]
-    fn slot_address(&self, ticket: Ticket, slot: u32) -> u64 {
+    fn slot_offset(&self, ticket: Ticket, slot: u32) -> u64 {
         let bytes = class::slot_bytes(ticket.class());
-        self.page_address(ticket.page()) + u64::from(slot) * u64::from(bytes)
+        (u64::from(ticket.page()) << self.page_shift) + u64::from(slot) * u64::from(bytes)
     }
 
     /// Sets a bit for each of `units` units from slot `slot` on, all in one word; gives those
     /// that it turned from 0 to 1.
     #[inline(always)]
-    fn claim_word(&self, ticket: Ticket, slot: u32, units: u32) -> u32 {
-        let word = self.slot_word(self.slot_word_index(ticket.page(), slot));
-        let span = (u32::MAX >> (32 - (units << ticket.density()))) << (slot & 31);
+    fn claim_word(&self, ticket: Ticket, slot: u32, units: u32, density: u32) -> u32 {
+        let index = self.slot_word_index(ticket.page(), slot);
+        let span = (u32::MAX >> (32 - (units << density))) << (slot & 31);
         // The last unit of a slab may span past its last slot.
         let page_shift = u32::from(self.page_shift);
         let slots = layout::slots(page_shift, ticket.class(), ticket.order());
+        if slot >= slots || !self.has_slot_word(index) {
+            // The stripe's word is damaged. The next attempt mends it.
+            return 0;
+        }
+        let word = self.slot_word(index);
         let end = (slots - (slot & !31)).min(32);
         let inside = span & (u32::MAX >> (32 - end));
         // Relaxed: a guess, which the atomic below verifies.
@@ -324,14 +341,17 @@ impl Core {
             return ptr::null_mut();
         };
         let (mut ticket, mut attempt) = (drawn, 0);
-        let mut tried = Tried::default();
-        loop {
+        let (mut tried, mut vain) = (Tried::default(), 0);
+        while !self.gives_up(wish.class(), vain) {
+            vain += 1;
             if ticket == Ticket::EXHAUSTED {
                 if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
                     return block;
                 }
                 attempt = PATIENCE;
             } else if ticket.left() > 0 {
+                let stripe = own_stripe() & self.stripe_mask(wish.class());
+                self.mend(wish.class(), self.stripe(wish.class(), stripe));
                 attempt = 0;
             } else {
                 // Another refills the stripe, or memory is moving.
@@ -339,11 +359,13 @@ impl Core {
                 time::nanosleep(NAP);
             }
             let block;
-            (block, ticket) = self.attempt_slot(wish, attempt);
+            (block, ticket) = self.attempt_slot(wish, bytes, attempt);
             if !block.is_null() {
                 return block;
             }
         }
+        self.report_damage(wish.class());
+        ptr::null_mut()
     }
 
     /// What is left to a lane for which no slot was found: a block, or NULL, or to search again.
@@ -391,6 +413,9 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back_units(&self, ticket: Ticket, count: u32) {
+        if !self.is_plausible(ticket_slab(ticket)) {
+            return;
+        }
         self.release(
             ticket.page(),
             Entry::slab(ticket.class(), ticket.order()),

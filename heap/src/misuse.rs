@@ -117,6 +117,9 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn report_misuse(&self, misuse: Misuse, address: u64) {
+        if misuse != Misuse::Foreign && self.is_entry_damaged(address) {
+            return self.report_damage(self.layout().class_count);
+        }
         let globals = self.globals();
         let kind = misuse as usize;
         // Relaxed, both: diagnostics, read when the device is idle.

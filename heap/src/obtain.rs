@@ -149,8 +149,8 @@ impl Core {
                 (from, end) = (0, start);
                 continue;
             };
-            // Relaxed: a guess, which `remove` verifies.
-            let mut word = listed.word(index).load(Ordering::Relaxed);
+            // A guess, which `remove` verifies.
+            let mut word = listed.look(index);
             while word != 0 {
                 if left == 0 {
                     return None;
@@ -159,7 +159,13 @@ impl Core {
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 let wanted = probes == u32::MAX || self.looks_roomy(class, page, room);
                 if wanted && listed.remove(page) {
-                    return Some(self.owned_slab(page));
+                    let slab = self.slab_of_class(class, page);
+                    if slab.is_some() {
+                        return slab;
+                    }
+                    // It was never listed: the bit is damage, and gone.
+                    self.report_damage(class);
+                    listed.settle(index, 1);
                 }
                 word &= word - 1;
             }

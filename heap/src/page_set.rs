@@ -79,6 +79,7 @@ impl Sets {
             summary: self.summaries.from(index * self.summary_count),
             words: self.words.from(index * self.word_count),
             word_count: self.word_count,
+            page_count: self.word_count * WORD_PAGES,
         }
     }
 }
@@ -90,9 +91,16 @@ pub struct PageSet {
     summary: Array<DeviceAtomicU64>,
     words: Array<DeviceAtomicU64>,
     word_count: u32,
+    page_count: u32,
 }
 
 impl PageSet {
+    /// The same set, whose pages are those below `page_count`.
+    #[must_use]
+    pub fn of_pages(self, page_count: u32) -> Self {
+        Self { page_count, ..self }
+    }
+
     /// Number of words.
     #[must_use]
     pub fn word_count(&self) -> u32 {
@@ -106,6 +114,16 @@ impl PageSet {
         debug_assert!(index < self.word_count);
         // SAFETY: the index is below the count that `Sets::set` was promised.
         unsafe { self.words.get(index) }
+    }
+
+    /// The members in word `index` at the moment: a guess. Bits beyond the last page, where only a
+    /// stray write can have put them, are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn look(&self, index: u32) -> u64 {
+        // Relaxed: what is done on it is verified by a change of the word.
+        self.word(index).load(Ordering::Relaxed)
+            & low_bits(self.page_count.saturating_sub(index * WORD_PAGES))
     }
 
     fn summary(&self, index: u32) -> &DeviceAtomicU64 {
@@ -298,6 +316,13 @@ impl PageSet {
     #[must_use]
     #[inline(always)]
     pub fn nth_word(&self, skip: u32) -> u32 {
+        // A summary may be damaged and show words that are not there.
+        let word = self.nth_word_shown(skip);
+        if word < self.word_count { word } else { 0 }
+    }
+
+    #[inline(always)]
+    fn nth_word_shown(&self, skip: u32) -> u32 {
         let mut left = skip;
         loop {
             let round = left;
@@ -353,7 +378,7 @@ mod tests {
             summary_count: word_count.div_ceil(64),
         };
         // SAFETY: the arrays are as long as they must be, and outlive the set.
-        test(&unsafe { sets.set(0) });
+        test(&unsafe { sets.set(0) }.of_pages(pages));
     }
 
     #[test]
@@ -401,6 +426,16 @@ mod tests {
             }
             let starts: Vec<_> = (0..7).map(|skip| set.nth_word(skip)).collect();
             assert_eq!(starts, [5, 70, 199, 5, 70, 199, 5]);
+        });
+    }
+
+    #[test]
+    fn what_is_beyond_the_last_page_is_not_found() {
+        with_set(70, |set| {
+            set.word(1).store(u64::MAX, Ordering::Relaxed);
+            assert_eq!(set.look(1), 0b11_1111);
+            set.raise_all(0, 0b1000);
+            assert_eq!(set.nth_word(0), 0, "there are two words");
         });
     }
 

@@ -7,7 +7,6 @@
 
 use crate::heap::Core;
 use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
-use simt::atomic::Ordering;
 
 /// Binary logarithm of the pages of a word.
 const WORD_ORDER: u32 = WORD_PAGES.ilog2();
@@ -63,7 +62,7 @@ fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32,
         return take_words(pages, index, order).ok_or(0);
     }
     loop {
-        let word = pages.word(index).load(Ordering::Relaxed);
+        let word = pages.look(index);
         let starts = block_starts(word, order);
         if starts == 0 {
             return Err(word);
@@ -81,8 +80,8 @@ fn take_words(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
     let count = 1 << (order - WORD_ORDER);
     let first = index & !(count - 1);
     let last = first + count;
-    // Relaxed: a guess, which the claim verifies.
-    let is_free = |index| pages.word(index).load(Ordering::Relaxed) == u64::MAX;
+    // A guess, which the claim verifies.
+    let is_free = |index| pages.look(index) == u64::MAX;
     if last > pages.word_count() || !(first..last).all(is_free) {
         return None;
     }
@@ -255,7 +254,7 @@ impl RunSearch {
         // The run that ends before the current page begins here.
         let mut begin = from * WORD_PAGES;
         for index in from..to {
-            let mut free = pages.word(index).load(Ordering::Relaxed);
+            let mut free = pages.look(index);
             self.seen += free.count_ones();
             let base = index * WORD_PAGES;
             if free == 0 {

@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
-const MAX_DENSITY: u32 = 5;
+pub(crate) const MAX_DENSITY: u32 = 5;
 
 impl Heap {
     /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
@@ -60,7 +60,7 @@ impl Core {
         let class = wish.class();
         let stripe = self.stripe(class, index);
         let Some(wish) = wish.unless_stale(self.mark()) else {
-            return self.turn_away(stripe, drawn);
+            return self.turn_away(class, stripe, drawn);
         };
         let mut before = drawn;
         if attempt != 0 {
@@ -73,7 +73,7 @@ impl Core {
             }
         }
         if before.left() >= 0 {
-            let drawn = self.cross(stripe, before, count);
+            let drawn = self.cross(class, stripe, before, count);
             if drawn.left() > 0 {
                 return drawn;
             }
@@ -85,19 +85,27 @@ impl Core {
 
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
     /// does its duty. Its lanes come to `malloc_again`, where those with a good handle go on.
-    fn turn_away(&self, stripe: &Stripe, drawn: Ticket) -> Ticket {
-        if drawn.left() > 0 {
-            self.give_back_units(drawn, drawn.left().cast_unsigned());
-        }
-        if drawn.left() >= 0 {
+    fn turn_away(&self, class: u32, stripe: &Stripe, drawn: Ticket) -> Ticket {
+        if !self.is_sound(class, drawn) && drawn.left() >= 0 {
+            self.cross(class, stripe, drawn, 1);
+        } else if drawn.left() >= 0 {
+            if drawn.left() > 0 {
+                self.give_back_units(drawn, drawn.left().cast_unsigned());
+            }
             self.refill(stripe, drawn, 0);
         }
         Ticket::empty(drawn.class())
     }
 
-    /// What a group that drew `count` units from a stripe as its crosser gets: what was left of
-    /// the old slab, or else units of the new one, which it does not have to draw.
-    pub(crate) fn cross(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+    /// What a group that drew `count` units from a stripe of a class as its crosser gets: what was
+    /// left of the old slab, or else units of the new one, which it does not have to draw.
+    pub(crate) fn cross(&self, class: u32, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+        let mut before = before;
+        if !self.is_sound(class, before) {
+            // Where it came from cannot be known: a slab is lost, the stripe is not.
+            self.report_damage(class);
+            before = Ticket::empty(class).following(before);
+        }
         if before.left() > 0 {
             self.refill(stripe, before, 0);
             return before;
@@ -140,6 +148,33 @@ impl Core {
         self.refill_by_search(stripe, before, reserved)
     }
 
+    /// Whether a stripe of a class can hold a word with no units left or more: its slab is one of the
+    /// class in the heap, with at least so many units.
+    pub(crate) fn is_sound(&self, class: u32, ticket: Ticket) -> bool {
+        if !ticket.has_slab() {
+            return ticket.class() == class && ticket.left() == 0;
+        }
+        let (slots, density) = (self.plausible_slots(ticket_slab(ticket)), ticket.density());
+        // Not `div_ceil`, which may panic.
+        ticket.class() == class
+            && density <= MAX_DENSITY
+            && slots > 0
+            && ticket.left() <= (((slots - 1) >> density) + 1).cast_signed()
+    }
+
+    /// Empties a stripe of a class if its word is one that no stripe holds. True if it was.
+    ///
+    /// The slab that it had, if it had one, is lost. A word with fewer than no units is left alone:
+    /// it may be damage too, but its crosser may also be at work.
+    pub(crate) fn mend(&self, class: u32, stripe: &Stripe) -> bool {
+        let seen = stripe.look();
+        if seen.left() < 0 || self.is_sound(class, seen) {
+            return false;
+        }
+        self.report_damage(class);
+        stripe.detach(class, seen)
+    }
+
     /// Replaces the slab of a stripe by that of another of its class with all that is left of it:
     /// the word before `reserved` units of it were drawn, or an empty one if no other has any.
     #[inline(never)]
@@ -150,12 +185,12 @@ impl Core {
         for step in 1..=mask {
             let other = self.stripe(class, own_stripe().wrapping_add(step) & mask);
             let seen = other.look();
-            if seen.left() <= 0 {
+            if seen.left() <= 0 || !self.is_sound(class, seen) {
                 continue;
             }
             // Who finds the other stripe empty must know that a slab is on its way.
             listed.announce(1);
-            let ticket = if other.detach(seen) {
+            let ticket = if other.detach(class, seen) {
                 self.let_go(before);
                 // Relaxed: a hint.
                 self.globals()

@@ -84,10 +84,10 @@ impl Heap {
             return 0;
         };
         let head = entry.head(page);
-        match entry.kind_of(self.mark) {
+        let bytes = match entry.kind_of(self.mark) {
             Kind::Slab => match entry.slot_at(self.offset_in_slab(head, address)) {
                 Some(slot) if self.is_handed_out(head, slot) => {
-                    u64::from(entry.multiplier() << entry.shift())
+                    u64::from(entry.multiplier()) << entry.shift()
                 }
                 _ => 0,
             },
@@ -95,13 +95,17 @@ impl Heap {
                 u64::from(entry.run_pages()) << self.page_shift
             }
             _ => 0,
-        }
+        };
+        // More than the heap has there only if the entry is damaged.
+        let room = self.capacity - (address - self.base);
+        if bytes <= room { bytes } else { 0 }
     }
 
     pub(crate) fn is_handed_out(&self, head: u32, slot: u32) -> bool {
         // Relaxed: the bit is the caller's own while the block is.
-        let word = self.slot_word(self.slot_word_index(head, slot));
-        word.load(Ordering::Relaxed) & 1 << (slot & 31) != 0
+        let index = self.slot_word_index(head, slot);
+        self.has_slot_word(index)
+            && self.slot_word(index).load(Ordering::Relaxed) & 1 << (slot & 31) != 0
     }
 
     /// Gives a block of `bytes` bytes that begins as the block at `pointer` did: the same block

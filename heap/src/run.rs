@@ -65,7 +65,10 @@ impl Core {
     }
 
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
-        loop {
+        for vain in 0.. {
+            if self.gives_up(self.layout().class_count, vain) {
+                break;
+            }
             let epoch = self.free_pages().epoch();
             let found = self.take_run(length, alignment, self.run_start(length));
             if let Some(first) = found.page() {
@@ -89,6 +92,7 @@ impl Core {
             }
             time::nanosleep(NAP);
         }
+        Err(Failure::Damaged)
     }
 
     /// Word at which the calling lane begins its search for a run. Small runs begin in the upper
@@ -108,6 +112,9 @@ impl Core {
         if self.page_address(page) != address {
             self.report_misuse(Misuse::Interior, address);
             return;
+        }
+        if !self.is_run(page, entry) {
+            return self.report_damage(self.layout().class_count);
         }
         // Relaxed: atomicity lets one of two that free the same run see that it is gone; `give_run`
         // releases what this thread did to the block.

@@ -159,13 +159,13 @@ impl Core {
                 continue;
             }
             result = Look::UNSETTLED;
-            if seen.left() < 0 {
+            if seen.left() < 0 || self.mend(class, stripe) {
                 continue;
             }
             // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
             let mut drawn = stripe.draw(count);
             if (0..count.cast_signed()).contains(&drawn.left()) {
-                drawn = self.cross(stripe, drawn, count);
+                drawn = self.cross(class, stripe, drawn, count);
             }
             if drawn.left() > 0 {
                 return Look(drawn.0);
@@ -184,7 +184,7 @@ impl Core {
             for index in 0..=self.stripe_mask(class) {
                 let stripe = self.stripe(class, index);
                 let seen = stripe.look();
-                if !seen.has_slab() {
+                if !seen.has_slab() || !self.is_sound(class, seen) {
                     continue;
                 }
                 if seen.left() < 0 {
@@ -199,7 +199,7 @@ impl Core {
                 // Who finds the stripe empty must know that pages are on their way.
                 let slab = ticket_slab(seen);
                 self.free_pages().announce(slab.pages());
-                if stripe.detach(seen) {
+                if stripe.detach(class, seen) {
                     // Relaxed: a hint.
                     globals.shared.installed.fetch_sub(1, Ordering::Relaxed);
                     self.uninstall(slab, left);

@@ -85,7 +85,8 @@ impl Heap {
         // Release: makes this thread's changes (to the block, and to the bitmap) visible to
         // whoever lowers the use to zero, and acquires in `change_state`.
         let before = self.usage(head).fetch_sub(count, Ordering::Release);
-        let after = before - count;
+        // Below zero only in a damaged heap.
+        let after = before.wrapping_sub(count);
         let slots = entry.slots(u32::from(self.page_shift));
         // With the flag set, both are above any number of slots.
         if after == 0 || (before >= slots && after < slots) {
@@ -111,8 +112,10 @@ impl Core {
     /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
     /// without owning it can tell.
     pub(crate) fn looks_roomy(&self, class: u32, page: u32, eighths: u32) -> bool {
-        let entry = Entry(self.entry(page).load(Ordering::Relaxed));
-        let slots = self.layout().slots(class, entry.order());
+        let Some(slab) = self.slab_of_class(class, page) else {
+            return false;
+        };
+        let slots = self.slots(slab);
         self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8 * eighths
     }
 
@@ -139,7 +142,7 @@ impl Core {
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
         // Relaxed: the slab is listed with release next.
         let before = self.usage(slab.page()).fetch_add(units, Ordering::Relaxed);
-        before + units < self.slots(slab)
+        before.wrapping_add(units) < self.slots(slab)
     }
 
     /// Takes a slab away from its stripe with `left` units that nobody has drawn.
@@ -151,7 +154,7 @@ impl Core {
         // Relaxed: what was done to blocks and bits is released by who did it, in `release`; this
         // thread has only looked, and publishes its stripe afterwards.
         let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
-        self.change_state(slab, before, before - amount);
+        self.change_state(slab, before, before.wrapping_sub(amount));
     }
 
     /// Does what lowering the use from `before` to `after` asks of the thread that did it.
@@ -159,6 +162,9 @@ impl Core {
     pub(crate) fn change_state(&self, slab: Slab, before: u32, after: u32) {
         if after & INSTALLED != 0 {
             return;
+        }
+        if !self.is_plausible(slab) {
+            return self.report_damage(self.layout().class_count);
         }
         // Acquire: what all who lowered the use before did comes before what follows.
         fence(Ordering::Acquire);
@@ -204,7 +210,12 @@ impl Core {
     fn retire_if_listed(&self, slab: Slab) {
         let listed = self.listed(slab.class());
         while listed.remove(slab.page()) {
-            let slab = self.owned_slab(slab.page());
+            let Some(slab) = self.slab_of_class(slab.class(), slab.page()) else {
+                // It was never listed by us: the bit is damage, and gone.
+                self.report_damage(slab.class());
+                listed.settle(slab.page() / WORD_PAGES, 1);
+                return;
+            };
             // Acquire: sees what the last user did.
             if self.usage(slab.page()).load(Ordering::Acquire) == 0 {
                 self.retire(slab);
@@ -217,10 +228,13 @@ impl Core {
         }
     }
 
-    /// The slab that begins at a page, which the caller owns.
-    pub(crate) fn owned_slab(&self, page: u32) -> Slab {
+    /// The slab of a class that begins at a page. If the caller took the page out of the class's
+    /// set there is one, unless the heap is damaged.
+    pub(crate) fn slab_of_class(&self, class: u32, page: u32) -> Option<Slab> {
         let entry = Entry(self.entry(page).load(Ordering::Relaxed));
-        Slab::new(page, entry.class(), entry.order())
+        let slab = Slab::new(page, class, entry.order());
+        (entry == Entry::slab(class, entry.order()).marked(self.mark()) && self.is_plausible(slab))
+            .then_some(slab)
     }
 
     /// Makes an owned slab without use free pages.

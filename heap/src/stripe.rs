@@ -41,9 +41,10 @@ impl Stripe {
         self.word.store(ticket.0, Ordering::Release);
     }
 
-    /// Empties the stripe if its word is still `seen`, which must have units left; true if it was.
-    pub fn detach(&self, seen: Ticket) -> bool {
-        let empty = Ticket::empty(seen.class()).following(seen);
+    /// Empties the stripe, one of `class`, if its word is still `seen`, which must not have fewer
+    /// than no units left; true if it was.
+    pub fn detach(&self, class: u32, seen: Ticket) -> bool {
+        let empty = Ticket::empty(class).following(seen);
         // AcqRel: as `look` and `publish`.
         self.word
             .compare_exchange(seen.0, empty.0, Ordering::AcqRel, Ordering::Relaxed)

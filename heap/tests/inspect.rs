@@ -10,7 +10,7 @@ use scatterheap_heap::inspect::{InspectError, LiveBlock, PageUse, Rule, Snapshot
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::ticket::{NO_PAGE, Ticket};
-use scatterheap_heap::{COUNT_BYTES, Globals, Heap};
+use scatterheap_heap::{COUNT_BYTES, Core, Globals, Heap};
 use scatterheap_simt::emulation::{Position, set_position};
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -479,6 +479,15 @@ fn any_flipped_bit_that_matters_is_found() {
     }
 }
 
+/// Where the heap's bound of searches lies in the head.
+fn offset_of_attempts() -> u64 {
+    let layout = Layout::new(1 << 20, 1).expect("in bounds");
+    let heads = [1, 2].map(|log2| Core::new(layout, 0, 0, 0).with_attempts_log2(log2));
+    let [one, two] = heads.each_ref().map(bytemuck::bytes_of);
+    let offset = one.iter().zip(two).position(|(a, b)| a != b);
+    offset.expect("they differ") as u64
+}
+
 #[test]
 fn any_flipped_bit_of_the_head_is_found_but_for_what_may_be_anything() {
     let host = varied(1_000_000, 4);
@@ -489,10 +498,16 @@ fn any_flipped_bit_of_the_head_is_found_but_for_what_may_be_anything() {
         if let Ok(snapshot) = Snapshot::new(damaged) {
             let beyond = snapshot.base() % snapshot.layout().page_bytes();
             let aged = snapshot.generation() != whole.generation();
+            // Only who made the heap knows these.
+            let attempts = offset_of_attempts() == bit / 8;
             assert!(
-                aged || snapshot.base() != whole.base() || snapshot.flags() != whole.flags(),
+                aged || snapshot.base() != whole.base()
+                    || snapshot.flags() != whole.flags()
+                    || attempts,
                 "bit {bit}"
             );
+            let head = bytemuck::pod_read_unaligned(&bytes[..size_of::<Core>()]);
+            assert!(whole.is_of(&head) && !snapshot.is_of(&head), "bit {bit}");
             // What is in use is of the heap's generation.
             assert_eq!(snapshot.check().is_err(), aged || beyond != 0, "bit {bit}");
         }

@@ -200,6 +200,9 @@ pub enum Error {
     /// A heap's metadata make no sense.
     #[error("the heap's metadata cannot be read: {0}")]
     Inspect(#[from] heap_core::inspect::InspectError),
+    /// A snapshot could not be saved or loaded.
+    #[error(transparent)]
+    Snapshot(#[from] crate::snapshot::SnapshotError),
 }
 
 fn counted(devices: u32) -> String {

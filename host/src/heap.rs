@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use crate::growth::{Growing, Growth, Plan};
 use crate::hardening;
 use crate::memory::Memory;
+use crate::snapshot::Snapshot;
 use bytemuck::bytes_of;
 use heap_core::hardened::Hardening;
-use heap_core::inspect::{MisuseReport, Snapshot};
+use heap_core::inspect::{self, InspectError, MisuseReport};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
 use heap_core::{COUNT_BYTES, Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
@@ -487,7 +488,11 @@ impl Heap {
         self.check()?;
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
-        Ok(Snapshot::new(self.metadata.read(0, length)?)?)
+        let content = inspect::Snapshot::new(self.metadata.read(0, length)?)?;
+        if !content.is_of(&self.core()) {
+            return Err(InspectError::Head.into());
+        }
+        Ok(Snapshot::new(content, &self.device))
     }
 
     /// How the heap was misused since it was made or reset, after all launches.

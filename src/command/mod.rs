@@ -1,6 +1,8 @@
 //! What can be asked on the command line; each subcommand has a file.
 
 mod bench;
+mod check;
+mod filling;
 mod hardening;
 mod heat_map;
 mod info;
@@ -10,8 +12,10 @@ mod picture;
 mod plot;
 mod progress;
 mod replay;
+mod saved;
 mod session;
 mod sizes;
+mod snapshot;
 mod stress;
 
 pub use bench::Interrupted;
@@ -29,6 +33,7 @@ Examples:
   scatterheap stress                                all workloads on the GPU, or else on the CPU
   scatterheap stress churn --device cpu:8           one workload on 8 threads of the CPU
   scatterheap occupancy --heap 64MiB                a picture of a heap
+  scatterheap check heap.snapshot                   whether every invariant of a saved heap holds
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
   scatterheap bench --quick                         how fast malloc and free are, beside others
 
@@ -76,6 +81,10 @@ enum Command {
     Stress(stress::Arguments),
     /// Fill a heap with a workload's blocks and show it, page by page
     Occupancy(occupancy::Arguments),
+    /// Fill a heap with a workload's blocks and save its metadata to a file
+    Snapshot(snapshot::Arguments),
+    /// Verify every invariant of a heap: of a saved one, or of one made for that
+    Check(check::Arguments),
     /// Replay a real program's allocations, many copies at once, with contents verified
     Replay(replay::Arguments),
     /// Measure allocators side by side: scatterheap, the device's own malloc, plug-ins, and the floor
@@ -99,6 +108,8 @@ impl CommandLine {
             Command::Info => info::run(common),
             Command::Stress(arguments) => stress::run(common, arguments),
             Command::Occupancy(arguments) => occupancy::run(common, arguments),
+            Command::Snapshot(arguments) => snapshot::run(common, arguments),
+            Command::Check(arguments) => check::run(common, arguments),
             Command::Replay(arguments) => replay::run(common, arguments),
             Command::Bench(arguments) => bench::run(common, arguments),
             Command::Plot(arguments) => plot::run(common, arguments),

@@ -1,17 +1,18 @@
 //! `scatterheap occupancy`: fills a heap with a workload's blocks and shows it.
 
-use super::hardening::HardeningArguments;
+use super::Common;
+use super::filling::{FILL_OPTIONS, FillArguments, Filling};
 use super::heat_map::HeatMap;
 use super::output::{count, has_colours, percent, percent_of, print, print_json};
 use super::picture::{Picture, grid_columns, most_cells};
+use super::saved::{SnapshotDocument, describe};
 use super::session::Document;
-use super::sizes::SizeArguments;
-use super::{Common, workload_parser};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use scatterheap::size::Bytes;
-use scatterheap::stress::{Filled, Settings, Workload, fill};
-use scatterheap::{Heap, Occupancy, Snapshot};
+use scatterheap::stress::Workload;
+use scatterheap::{Occupancy, Snapshot};
 use serde::Serialize;
+use std::path::PathBuf;
 
 const HELP: &str = "\
 Each cell of the map is a number of pages: the shade tells how much of them is handed out, the
@@ -21,44 +22,27 @@ letters in place of the colours.
 Examples:
   scatterheap occupancy
   scatterheap occupancy --workload churn --fill 90 --heap 64MiB
-  scatterheap occupancy --device cuda:0 --json";
+  scatterheap occupancy --device cuda:0 --json
+  scatterheap occupancy --snapshot heap.snapshot";
 
 /// Width where it is unknown.
 const USUAL_WIDTH: usize = 80;
 /// Columns of the map in JSON, which does not depend on the terminal.
 const JSON_COLUMNS: usize = 64;
-/// Threads that allocate first, to learn how much a block takes.
-const FIRST_THREADS: u32 = 256;
-/// Blocks at most, so that their records need no more memory than a heap.
-const MOST_BLOCKS: u64 = 1 << 28;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Arguments {
-    /// Workload whose sizes are allocated
-    #[arg(
-        long,
-        value_name = "WORKLOAD",
-        default_value = Workload::Mixed.name(),
-        value_parser = workload_parser()
-    )]
-    workload: Workload,
-    /// How much of the heap to fill, in per cent
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 60,
-        value_parser = clap::value_parser!(u32).range(1..=100)
-    )]
-    fill: u32,
+    /// Snapshot to draw, in place of a heap made for that
+    #[arg(long, value_name = "FILE", conflicts_with_all = FILL_OPTIONS)]
+    snapshot: Option<PathBuf>,
     #[command(flatten)]
-    sizes: SizeArguments,
-    #[command(flatten)]
-    hardening: HardeningArguments,
+    fill: FillArguments,
 }
 
+/// With what a heap was filled that was made for this.
 #[derive(Serialize)]
-struct Content {
+struct Filled {
     workload: Workload,
     least: u64,
     most: u64,
@@ -66,114 +50,104 @@ struct Content {
     /// Threads that got a block, and threads that got NULL.
     blocks: u64,
     nulls: u64,
+}
+
+#[derive(Serialize)]
+struct Drawn {
     occupancy: Occupancy,
     map: HeatMap,
 }
 
+#[derive(Serialize)]
+struct Content {
+    #[serde(flatten)]
+    filled: Filled,
+    #[serde(flatten)]
+    drawn: Drawn,
+}
+
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
-    let device = common.open_device()?;
-    let heap = common.build_heap(&device, true, arguments.hardening.modes())?;
-    let settings = arguments.settings(common, &heap)?;
-    let target = heap.capacity() / 100 * u64::from(arguments.fill);
-    let parts = fill_to(&heap, &settings, target)?;
-    let snapshot = heap.snapshot()?;
-    let nulls = parts.iter().map(Filled::nulls).sum();
-    for part in parts {
-        part.release()?;
+    if let Some(path) = &arguments.snapshot {
+        return draw_saved(common, &common.load_snapshot(path)?);
     }
+    let filling = arguments.fill.fill(common)?;
+    let Filling {
+        heap,
+        settings,
+        snapshot,
+        ..
+    } = &filling;
     if common.json {
-        let content = arguments.content(&settings, &snapshot, nulls);
-        return print_json(&Document::new("occupancy", &heap, content)?);
+        let content = Content {
+            filled: filled(&filling),
+            drawn: drawn(snapshot),
+        };
+        return print_json(&Document::new("occupancy", heap, content)?);
     }
-    print(&arguments.text(&heap, &settings, &snapshot, nulls))
+    print(&format!(
+        "heap of {} on {}, with blocks of {} to {} bytes ({})\n\n{}",
+        Bytes(heap.capacity()),
+        heap.device(),
+        count(settings.least),
+        count(settings.most),
+        filling.workload,
+        picture(snapshot, Some(filling.nulls))
+    ))
 }
 
-/// Allocates until about `target` bytes are in use.
-fn fill_to<'a>(heap: &'a Heap, settings: &Settings, target: u64) -> Result<Vec<Filled<'a>>> {
-    let first_threads = (target / settings.most).clamp(1, FIRST_THREADS.into());
-    let part = |threads: u64, seed| {
-        let settings = Settings {
-            threads: u32::try_from(threads).unwrap_or(u32::MAX),
-            seed,
-            ..*settings
-        };
-        fill(heap, &settings)
-    };
-    let first = part(first_threads, settings.seed)?;
-    let used = heap.snapshot()?.occupancy();
-    let mean = used.used_bytes.checked_div(used.used_blocks);
-    let mean = mean.unwrap_or(settings.most);
-    let missing = (target.saturating_sub(used.used_bytes) / mean).min(MOST_BLOCKS);
-    let mut parts = vec![first];
-    if missing > 0 {
-        parts.push(part(missing, settings.seed.wrapping_add(1))?);
+/// Shows a snapshot from a file.
+fn draw_saved(common: &Common, snapshot: &Snapshot) -> Result<()> {
+    if common.json {
+        let document = SnapshotDocument::new("occupancy", snapshot, drawn(snapshot));
+        return print_json(&document);
     }
-    Ok(parts)
+    print(&format!(
+        "heap of {} on {}\n\n{}",
+        Bytes(snapshot.layout().capacity),
+        describe(snapshot.origin()),
+        picture(snapshot, None)
+    ))
 }
 
-impl Arguments {
-    fn settings(&self, common: &Common, heap: &Heap) -> Result<Settings> {
-        let usual = Settings::for_workload(self.workload, heap);
-        let settings = Settings {
-            seed: common.seed,
-            ..self.sizes.apply(self.workload, usual)
-        };
-        let Settings { least, most, .. } = settings;
-        ensure!(
-            1 <= least && least <= most,
-            "sizes from {least} to {most} bytes were asked for: the smallest must be at least 1 \
-             and at most the largest"
-        );
-        ensure!(
-            most <= heap.capacity(),
-            "sizes up to {} were asked for, but the heap has {}: ask for less, or use a larger heap",
-            Bytes(most),
-            Bytes(heap.capacity())
-        );
-        Ok(settings)
+fn filled(filling: &Filling) -> Filled {
+    let settings = &filling.settings;
+    Filled {
+        workload: filling.workload,
+        least: settings.least,
+        most: settings.most,
+        seed: settings.seed,
+        blocks: filling.snapshot.occupancy().used_blocks,
+        nulls: filling.nulls,
     }
+}
 
-    fn content(&self, settings: &Settings, snapshot: &Snapshot, nulls: u64) -> Content {
-        let occupancy = snapshot.occupancy();
-        Content {
-            workload: self.workload,
-            least: settings.least,
-            most: settings.most,
-            seed: settings.seed,
-            blocks: occupancy.used_blocks,
-            nulls,
-            map: HeatMap::new(
-                &snapshot.page_map(),
-                occupancy.page_bytes,
-                most_cells(JSON_COLUMNS),
-            ),
-            occupancy,
-        }
-    }
-
-    fn text(&self, heap: &Heap, settings: &Settings, snapshot: &Snapshot, nulls: u64) -> String {
-        let occupancy = snapshot.occupancy();
-        let columns = grid_columns(terminal_width());
-        let map = HeatMap::new(
+fn drawn(snapshot: &Snapshot) -> Drawn {
+    let occupancy = snapshot.occupancy();
+    Drawn {
+        map: HeatMap::new(
             &snapshot.page_map(),
             occupancy.page_bytes,
-            most_cells(columns),
-        );
-        let picture = Picture::new(&map, &occupancy, has_colours(), columns).draw();
-        format!(
-            "heap of {} on {}, with blocks of {} to {} bytes ({})\n\n{picture}\n{}",
-            Bytes(heap.capacity()),
-            heap.device(),
-            count(settings.least),
-            count(settings.most),
-            self.workload,
-            totals(&occupancy, nulls)
-        )
+            most_cells(JSON_COLUMNS),
+        ),
+        occupancy,
     }
+}
+
+/// The map and the totals; `nulls` requests got NULL, as far as that is known.
+fn picture(snapshot: &Snapshot, nulls: Option<u64>) -> String {
+    let occupancy = snapshot.occupancy();
+    let columns = grid_columns(terminal_width());
+    let map = HeatMap::new(
+        &snapshot.page_map(),
+        occupancy.page_bytes,
+        most_cells(columns),
+    );
+    let picture = Picture::new(&map, &occupancy, has_colours(), columns).draw();
+    format!("{picture}\n{}", totals(&occupancy, nulls))
 }
 
 /// The figures of the heap as a whole.
-fn totals(occupancy: &Occupancy, nulls: u64) -> String {
+fn totals(occupancy: &Occupancy, nulls: Option<u64>) -> String {
     let pages = &occupancy.pages;
     let internal = occupancy.internal_fragmentation;
     let internal = internal.map_or("not counted".into(), percent);
@@ -181,11 +155,14 @@ fn totals(occupancy: &Occupancy, nulls: u64) -> String {
         (
             "in use",
             format!(
-                "{} ({}) in {} blocks; {} requests got NULL",
+                "{} ({}) in {} blocks{}",
                 Bytes(occupancy.used_bytes),
                 percent_of(occupancy.used_bytes, occupancy.capacity),
                 count(occupancy.used_blocks),
-                count(nulls),
+                nulls.map_or(String::new(), |nulls| format!(
+                    "; {} requests got NULL",
+                    count(nulls)
+                )),
             ),
         ),
         (

@@ -3,6 +3,7 @@
 use super::Common;
 use super::output::note;
 use anyhow::Result;
+use scatterheap::heap::layout::Layout;
 use scatterheap::{Device, Hardening, Heap, Selector, open};
 use serde::Serialize;
 
@@ -82,8 +83,10 @@ impl DeviceDescription {
 /// A heap's shape.
 #[derive(Debug, Serialize)]
 pub struct HeapDescription {
-    /// Bytes that it can allocate.
+    /// Bytes that it can allocate so far.
     pub capacity: u64,
+    /// Bytes that it can allocate once it has grown as far as it may.
+    pub largest_capacity: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
     /// Number of pages.
@@ -101,17 +104,18 @@ pub struct HeapDescription {
 }
 
 impl HeapDescription {
-    fn new(heap: &Heap) -> Self {
-        let layout = heap.layout();
+    /// A heap of a shape that can allocate `capacity` bytes so far.
+    pub fn new(layout: &Layout, capacity: u64, modes: Hardening) -> Self {
         Self {
-            capacity: heap.capacity(),
+            capacity,
+            largest_capacity: layout.capacity,
             page_bytes: layout.page_bytes(),
             pages: layout.page_count,
             metadata_bytes: layout.metadata_bytes,
             classes: layout.class_count,
             largest_slot: layout.largest_slot,
             stripes: layout.stripes,
-            hardening: heap.hardening().to_string(),
+            hardening: modes.to_string(),
         }
     }
 }
@@ -134,7 +138,7 @@ impl<T: Serialize> Document<T> {
             command,
             version: env!("CARGO_PKG_VERSION"),
             device: DeviceDescription::new(heap.device())?,
-            heap: HeapDescription::new(heap),
+            heap: HeapDescription::new(heap.layout(), heap.capacity(), heap.hardening()),
             content,
         })
     }

@@ -15,9 +15,26 @@
 //! - Counts equal what they count. Summaries are set over all words with members; they may also
 //!   be set over words that have none.
 //!
-//! Not verified, because any value is right: what is counted for diagnosis, the epoch, the
-//! generation of a stripe, the density of a stripe beyond what its units left tell, stale bits of
-//! summaries, padding.
+//! # What means nothing
+//!
+//! A bit that changes what the metadata mean breaks one of these rules, with the exceptions below.
+//! Not verified, because any value is right:
+//!
+//! - what is counted for diagnosis: requests, failures, refused frees and their first addresses;
+//! - the pages that a heap which grows has wanted last;
+//! - the epoch of a set;
+//! - the generation of a stripe in use;
+//! - the density of a stripe, among those at which its slab has as many units as are left;
+//! - a summary bit over a word without members;
+//! - padding: what follows a counter, a set's state, a stripe or a slab's state on its line or
+//!   sector, and what aligns an array.
+//!
+//! Two things cannot be seen in the metadata alone. One is a slot's bit that was set and another of
+//! the same slab that was cleared: that is the whole heap of somebody who freed and allocated. The
+//! other are the pages' address, the flags and the bound of attempts in the head, which
+//! whoever made the heap compares ([`Snapshot::is_of`]).
+//!
+//! `heap/tests/faults` flips bits of all kinds and knows the same list.
 
 use super::region::Region;
 use super::violation::{Members, Place, Rule, Violation};
@@ -248,9 +265,8 @@ impl Check<'_> {
         let usage = snapshot.usage(page).into();
         self.expect(Rule::StrayUsage, Place::Page(page), 0, usage);
         let first = snapshot.first_slot_word(page);
-        for word in first..first + snapshot.slot_words_per_page() {
-            let bits = snapshot.slot_word(word).into();
-            self.expect(Rule::StrayBits, Place::SlotWord { page, word }, 0, bits);
+        for index in 0..snapshot.slot_words_per_page() {
+            self.stray_bits(first + index, index, 0);
         }
     }
 
@@ -272,13 +288,22 @@ impl Check<'_> {
         for index in slots / 32..words {
             #[allow(clippy::cast_possible_truncation, reason = "at most 32")]
             let present = low_bits((slots.saturating_sub(32 * index)).min(32) as u32);
-            let word = first + index;
-            let bits = u64::from(snapshot.slot_word(word));
-            let page = snapshot.page_of_slot_word(word);
-            let place = Place::SlotWord { page, word };
-            self.expect(Rule::StrayBits, place, bits & present, bits);
+            self.stray_bits(first + index, index, present);
         }
         self.slab_usage(slab);
+    }
+
+    /// Verifies that no bits but those of `present` are set in a word of the bitmap, which is the
+    /// `index`th of its slab or page.
+    fn stray_bits(&mut self, word: u64, index: u64, present: u64) {
+        let bits = u64::from(self.snapshot.slot_word(word));
+        let stray = bits & !present;
+        let place = Place::SlotWord {
+            page: self.snapshot.page_of_slot_word(word),
+            word,
+            slot: 32 * index + u64::from(stray.trailing_zeros()),
+        };
+        self.expect(Rule::StrayBits, place, bits & present, bits);
     }
 
     fn slab_usage(&mut self, slab: Slab) {

@@ -47,7 +47,7 @@ pub(super) struct CounterWords {
     pub failures: [u64; FAILURES],
     pub served: u64,
     pub asked: u64,
-    padding: [u64; 3],
+    padding: [u64; 2],
 }
 
 const _: () = {

@@ -108,6 +108,7 @@ impl Snapshot {
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
         let expected = Core::new(layout, origin, base, flags)
+            .with_attempts_log2(head.heap().attempts_log2())
             .of_generation(mark.generation())
             .with_quarantine_of(&head);
         let expected = match growth.mailbox {
@@ -126,6 +127,12 @@ impl Snapshot {
             mark,
             growth,
         })
+    }
+
+    /// The metadata, as they were copied.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
     }
 
     /// Shape of the heap.
@@ -162,6 +169,14 @@ impl Snapshot {
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.mark.generation()
+    }
+
+    /// Whether the snapshot is of the heap that was made with this head. The head never changes: if it
+    /// did, it was overwritten. [`new`](Self::new) finds all that cannot be; that the pages are
+    /// elsewhere or the flags are others only who made the heap can tell.
+    #[must_use]
+    pub fn is_of(&self, head: &Core) -> bool {
+        self.metadata.starts_with(bytemuck::bytes_of(head))
     }
 
     /// Whether the heap counts the bytes asked for.

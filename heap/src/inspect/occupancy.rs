@@ -105,6 +105,8 @@ pub struct Failures {
     pub fragmented: u64,
     /// [`Failure::Impossible`]
     pub impossible: u64,
+    /// [`Failure::Damaged`]
+    pub damaged: u64,
 }
 
 impl Failures {
@@ -114,6 +116,7 @@ impl Failures {
         self.exhausted
             .saturating_add(self.fragmented)
             .saturating_add(self.impossible)
+            .saturating_add(self.damaged)
     }
 }
 
@@ -136,6 +139,7 @@ impl CounterWords {
             exhausted: self.failures[Failure::Exhausted as usize],
             fragmented: self.failures[Failure::Fragmented as usize],
             impossible: self.failures[Failure::Impossible as usize],
+            damaged: self.failures[Failure::Damaged as usize],
         }
     }
 }

@@ -37,6 +37,9 @@ pub enum Place {
         page: u32,
         /// Index of the word in the whole bitmap.
         word: u64,
+        /// The first slot whose bit is wrong, counted from the beginning of its slab, or of the
+        /// page if no slab is there.
+        slot: u64,
     },
     /// A stripe.
     Stripe {
@@ -193,8 +196,11 @@ impl fmt::Display for Place {
             Self::Heap => formatter.write_str("heap"),
             Self::Page(page) => write!(formatter, "page {page}"),
             Self::Slab { page, class } => write!(formatter, "slab of class {class} at page {page}"),
-            Self::SlotWord { page, word } => {
-                write!(formatter, "word {word} of the bitmap, of page {page}")
+            Self::SlotWord { page, word, slot } => {
+                write!(
+                    formatter,
+                    "slot {slot} at page {page}, in word {word} of the bitmap"
+                )
             }
             Self::Stripe { class, index } => {
                 write!(formatter, "stripe {index} of class {class}")

@@ -1,0 +1,79 @@
+//! Damaged metadata: what a stray write, or a broken chip, may have made of them.
+//!
+//! What comes from metadata is compared with the heap's bounds before it is used, so that damage
+//! leads to NULL, to a refused free or to blocks that overlap, but not out of the heap, and not
+//! into a search that never ends. What is noticed is counted as [`Failure::Damaged`].
+
+use crate::counters::Failure;
+use crate::entry::{Entry, Kind};
+use crate::heap::Core;
+use crate::slab::Slab;
+
+/// Binary logarithm of how often a request searches in vain before it concludes that the heap is
+/// damaged.
+///
+/// A request searches again while others are between two steps of their own, or memory moved. A
+/// GPU has fewer than 2^19 lanes at once. For each of a request's 2^24 searches in a healthy heap one of
+/// them would have had to take what the request was after, or to rest in the middle of a step
+/// through them all: at least seconds.
+pub const ATTEMPTS_LOG2: u8 = 24;
+
+/// Searches in vain after which a request concludes the same, if its class has found damage before.
+const FEW_ATTEMPTS: u32 = 1 << 12;
+
+impl Core {
+    /// Whether a slab that the metadata tell of lies in the heap and has slots.
+    pub(crate) fn is_plausible(&self, slab: Slab) -> bool {
+        self.plausible_slots(slab) > 0
+    }
+
+    /// Slots of a slab that the metadata tell of; none if it does not lie in the heap.
+    pub(crate) fn plausible_slots(&self, slab: Slab) -> u32 {
+        let layout = self.layout();
+        let is_inside = slab.order() <= layout.max_order
+            && slab.page() & (slab.pages() - 1) == 0
+            && slab.page() + slab.pages() <= layout.page_count
+            && slab.class() < layout.class_count;
+        if is_inside { self.slots(slab) } else { 0 }
+    }
+
+    /// Counts metadata that cannot be, come upon for a request of a class, or at the class count for a
+    /// run or a free.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn report_damage(&self, class: u32) {
+        self.counters(class).count_failures(Failure::Damaged, 1);
+    }
+
+    /// Whether a request of a class (of a run, at the class count) that has searched `vain` times
+    /// must conclude that it would search for ever. Soon where damage was found before: then waiting long
+    /// again is not worth it.
+    pub(crate) fn gives_up(&self, class: u32, vain: u32) -> bool {
+        vain >= 1_u32.wrapping_shl(self.attempts_log2().into())
+            || (vain >= FEW_ATTEMPTS && self.counters(class).has_failed(Failure::Damaged))
+    }
+
+    /// Whether the entry of the page of an address in the heap is none that the allocator writes.
+    pub(crate) fn is_entry_damaged(&self, address: u64) -> bool {
+        let Some((page, entry)) = self.look_up(address) else {
+            return false;
+        };
+        match entry.kind() {
+            Kind::Slab => {
+                let (class, order) = (entry.class(), entry.order());
+                let slab = Slab::new(entry.head(page), class, order);
+                !self.is_plausible(slab) || entry != Entry::slab(class, order).marked(self.mark())
+            }
+            Kind::Run => !self.is_run(page, entry),
+            Kind::Blank => entry != Entry::BLANK,
+        }
+    }
+
+    /// Whether an entry of a page is that of a run inside the heap.
+    pub(crate) fn is_run(&self, page: u32, entry: Entry) -> bool {
+        let pages = entry.run_pages();
+        entry == Entry::run(pages).marked(self.mark())
+            && pages != 0
+            && pages <= self.layout().page_count - page
+    }
+}
