@@ -15,7 +15,8 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, initialise, overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, initialise, litmus, overlap, replay, soak,
+    starve,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -92,7 +93,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 14] = [
+const ENTRIES: [&str; 21] = [
     blocks::Allocate::NAME,
     blocks::Fill::NAME,
     blocks::Release::NAME,
@@ -105,8 +106,15 @@ const ENTRIES: [&str; 14] = [
     exhaust::Recover::NAME,
     grow::Grow::NAME,
     initialise::Initialise::NAME,
+    litmus::Prepare::NAME,
+    litmus::Play::NAME,
+    litmus::CountCrossings::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
+    soak::Soak::NAME,
+    soak::Drain::NAME,
+    starve::Starve::NAME,
+    starve::Thin::NAME,
 ];
 
 /// Functions that other languages call: those of `kernels/src/exports.rs`.

@@ -11,10 +11,13 @@ extern crate scatterheap_simt as simt;
 
 pub mod device;
 pub mod error;
+pub mod exhaustion;
 pub mod heap;
+pub mod litmus;
 pub mod memory;
 pub mod replay;
 pub mod size;
+pub mod soak;
 pub mod stress;
 mod tally;
 

@@ -1,8 +1,10 @@
 //! What can be asked on the command line; each subcommand has a file.
 
 mod bench;
+mod exhaustion;
 mod heat_map;
 mod info;
+mod litmus;
 mod occupancy;
 pub mod output;
 mod picture;
@@ -11,7 +13,9 @@ mod progress;
 mod replay;
 mod session;
 mod sizes;
+mod soak;
 mod stress;
+mod watchdog;
 
 pub use bench::Interrupted;
 
@@ -27,6 +31,8 @@ Examples:
   scatterheap info                                  the devices, and whether GPUs can be used
   scatterheap stress                                all workloads on the GPU, or else on the CPU
   scatterheap stress churn --device cpu:8           one workload on 8 threads of the CPU
+  scatterheap litmus                                message passing through free and malloc
+  scatterheap soak --pairs 1000000000               for long, with contents verified
   scatterheap occupancy --heap 64MiB                a picture of a heap
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
   scatterheap bench --quick                         how fast malloc and free are, beside others
@@ -73,6 +79,12 @@ enum Command {
     Info,
     /// Try a heap hard, and verify contents, overlap, alignment, bounds, invariants and leaks
     Stress(stress::Arguments),
+    /// Try whether what was done before `free` is seen after `malloc`, in tiny heaps where threads meet
+    Litmus(litmus::Arguments),
+    /// Fill a heap wholly, ask for all sizes, thin it out, fill it again, and empty it
+    Exhaustion(exhaustion::Arguments),
+    /// Allocate and free on several aged heaps for as long as you like, with contents verified
+    Soak(soak::Arguments),
     /// Fill a heap with a workload's blocks and show it, page by page
     Occupancy(occupancy::Arguments),
     /// Replay a real program's allocations, many copies at once, with contents verified
@@ -97,6 +109,9 @@ impl CommandLine {
         match &self.command {
             Command::Info => info::run(common),
             Command::Stress(arguments) => stress::run(common, arguments),
+            Command::Litmus(arguments) => litmus::run(common, arguments),
+            Command::Exhaustion(arguments) => exhaustion::run(common, arguments),
+            Command::Soak(arguments) => soak::run(common, arguments),
             Command::Occupancy(arguments) => occupancy::run(common, arguments),
             Command::Replay(arguments) => replay::run(common, arguments),
             Command::Bench(arguments) => bench::run(common, arguments),
