@@ -132,7 +132,7 @@ mod tests {
         let (least, most, sum) = sizes.fold((u64::MAX, 0, 0), |(least, most, sum), bytes| {
             (least.min(bytes), most.max(bytes), sum + bytes)
         });
-        assert!(least >= LETTERHEAD && least < 20 && most < MOST && most > MOST - MOST / 16);
+        assert!((LETTERHEAD..20).contains(&least) && most < MOST && most > MOST - MOST / 16);
         assert!(
             (sum / count).abs_diff(MEAN) < MEAN / 20,
             "{} is not {MEAN}",

@@ -131,7 +131,9 @@ fn speed(totals: &Totals) -> String {
 
 fn report(common: &Common, device: &Device, mut runs: Vec<Run>, pairs: u64) -> Result<()> {
     let mut all = Totals::default();
-    runs.iter().for_each(|run| all.add(&run.totals));
+    for run in &runs {
+        all.add(&run.totals);
+    }
     let count_of_runs = runs.len();
     if let Some(run) = runs.pop() {
         if common.json {
