@@ -18,20 +18,24 @@ fn main() {
 
 /// Sets `SCATTERHEAP_COMMIT` to the commit that is built, if these sources were cloned and there is a git.
 fn note_commit() {
-    // Every change of what is checked out is noted here.
-    let log = Path::new(".git/logs/HEAD");
     println!("cargo::rerun-if-changed=build.rs");
-    if !log.is_file() {
+    // Every change of what is checked out is noted there: in `.git`, or elsewhere for a worktree.
+    let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) else {
+        return;
+    };
+    if !Path::new(&log).is_file() {
         return;
     }
-    println!("cargo::rerun-if-changed={}", log.display());
-    let asked = Command::new("git")
-        .args(["rev-parse", "--short=10", "HEAD"])
-        .output();
-    if let Ok(output) = asked
-        && output.status.success()
-    {
-        let commit = String::from_utf8_lossy(&output.stdout);
-        println!("cargo::rustc-env=SCATTERHEAP_COMMIT={}", commit.trim());
+    println!("cargo::rerun-if-changed={log}");
+    if let Some(commit) = git(&["rev-parse", "--short=10", "HEAD"]) {
+        println!("cargo::rustc-env=SCATTERHEAP_COMMIT={commit}");
     }
+}
+
+/// What git prints, if there is one and it succeeds.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let succeeded = output.status.success();
+    succeeded.then(|| printed.trim().to_owned())
 }

@@ -185,6 +185,78 @@ fn more_than_the_device_has_free() {
     });
 }
 
+/// Another holder has the memory: what is free is told, and asking for less works.
+#[test]
+fn memory_that_another_holder_has() {
+    for_each_gpu("memory that another holder has", |device| {
+        let free = device.memory_info().expect("the device works").free;
+        let held = device.allocate(free - 512 * MIB).expect("it is free");
+        let error = refused(Heap::builder(device).capacity(2048 * MIB).build());
+        assert!(
+            matches!(error, Error::OutOfDeviceMemory { free, .. } if free < 1024 * MIB),
+            "{error:?}"
+        );
+        says(&error, &["2 GiB", "free", "ask for less"]);
+        works(&heap_on(device));
+        drop(held);
+        let heap = Heap::builder(device).capacity(2048 * MIB).build();
+        works(&heap.expect("the holder gave it back"));
+    });
+}
+
+/// A process that may not have the memory, though the machine has it free.
+#[cfg(all(unix, feature = "command"))]
+#[test]
+fn a_limit_of_the_process() {
+    use std::process::Command;
+    // Asked when it runs, because a bundle has it elsewhere. Cargo puts tests one directory below it.
+    let scatterheap = std::env::var_os("CARGO_BIN_EXE_scatterheap").unwrap_or_else(|| {
+        let test = std::env::current_exe().expect("a test is a program");
+        let built = test.ancestors().nth(2).expect("it lies in `deps`");
+        built.join("scatterheap").into()
+    });
+    let free = Device::cpu().memory_info().expect("the CPU works").free;
+    // KiB: enough for the program, its threads and small heaps.
+    let limit = 1 << 20;
+    let run = |heap: &str| {
+        let script =
+            format!("ulimit -v {limit}; exec \"$0\" stress uniform --device cpu:2 --heap {heap}");
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .arg(&scatterheap)
+            .output();
+        output.expect("there is a shell")
+    };
+    let output = run("16MiB");
+    assert!(output.status.success(), "{output:?}");
+    if free < 2500 * MIB {
+        println!("skipped: a limit of the process: less than 2.5 GiB are free anyway");
+        return;
+    }
+    let output = run("2GiB");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let expected =
+        message.starts_with("error: a heap of 2 GiB needs ") && message.contains("ask for less");
+    assert!(expected && message.lines().count() == 1, "{message}");
+}
+
+/// What the host cannot hold is refused, and not the end of the process.
+#[test]
+fn more_than_the_host_can_hold() {
+    for_each_device("more than the host can hold", |device| {
+        let bytes = u64::from(u32::MAX) << 24;
+        // SAFETY: nothing is read from it: there is no room for what would be.
+        let memory = unsafe { device.adopt(4096, bytes) };
+        let count = usize::try_from(bytes).expect("64 bits");
+        let error = refused(memory.read::<u8>(0, count));
+        assert!(matches!(error, Error::OutOfHostMemory { asked } if asked == bytes));
+        says(&error, &["host's memory", "free memory"]);
+        works(&heap_on(device));
+    });
+}
+
 #[test]
 fn a_region_without_room() {
     for_each_device("a region without room", |device| {

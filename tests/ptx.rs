@@ -15,8 +15,8 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, growth, hardening, initialise, misuse,
-    overlap, replay,
+    blocks, churn, divergent, exchange, exhaust, grow, growth, hardening, initialise, litmus,
+    misuse, overlap, replay, soak, starve,
 };
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
@@ -93,7 +93,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 22] = [
+const ENTRIES: [&str; 29] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -112,10 +112,17 @@ const ENTRIES: [&str; 22] = [
     hardening::PoisonPages::NAME,
     hardening::DrainQuarantine::NAME,
     initialise::Initialise::NAME,
+    litmus::Prepare::NAME,
+    litmus::Play::NAME,
+    litmus::CountCrossings::NAME,
     misuse::MisuseAmongMallocs::NAME,
     misuse::MisuseAmongFrees::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
+    soak::Soak::NAME,
+    soak::Drain::NAME,
+    starve::Starve::NAME,
+    starve::Thin::NAME,
 ];
 
 /// Functions that other languages call: those of `kernels/src/exports.rs`.

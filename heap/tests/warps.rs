@@ -1,76 +1,22 @@
 //! Emulated warps on small heaps under random schedules: divergence, contention, exhaustion.
 //!
-//! Each schedule has a seed of its own. `SCATTERHEAP_SCHEDULES` says how many schedules each test
-//! explores; `SCATTERHEAP_SEED` is the first seed, which a failure prints, so that
-//! `SCATTERHEAP_SCHEDULES=1 SCATTERHEAP_SEED=…` replays it.
+//! How many schedules each scenario has, and how a failure is repeated, is in [`exploration`].
 
 #![cfg(shuttle)]
 
+mod exploration;
 mod host_heap;
 
+use exploration::explore;
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_sm_id};
 use scatterheap_simt::warp;
 use shuttle::rand::Rng;
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Schedules of each test, unless the environment says otherwise.
-const SCHEDULES: u64 = 120;
-/// Schedules that one seed of the prioritising scheduler gives: the first only measures.
-const PRIORITISED: usize = 4;
-/// Changes of priority in a schedule, less one.
-const DEPTH: usize = 4;
-/// Larger than any schedule that ends.
-const STEPS: usize = 4_000_000;
-
-fn variable(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")),
-    )
-}
-
-/// Explores a scenario, each schedule with its own seed.
-fn explore(scenario: impl Fn() + Clone + Send + Sync + 'static) {
-    let schedules = variable("SCATTERHEAP_SCHEDULES").unwrap_or(SCHEDULES);
-    let first = variable("SCATTERHEAP_SEED").unwrap_or_else(|| {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        u64::from(now.subsec_nanos()) << 20
-    });
-    let begin = Instant::now();
-    for seed in first..first + schedules {
-        let mut config = shuttle::Config::new();
-        config.stack_size = 1 << 16;
-        config.max_steps = shuttle::MaxSteps::FailAfter(STEPS);
-        config.failure_persistence = shuttle::FailurePersistence::None;
-        let run = scenario.clone();
-        let explored = catch_unwind(AssertUnwindSafe(|| {
-            // Random schedules try anything; those of priorities try a few changes at depth.
-            if seed % 4 != 0 {
-                let random = RandomScheduler::new_from_seed(seed, 1);
-                shuttle::Runner::new(random, config).run(run);
-            } else {
-                let prioritising = PctScheduler::new_from_seed(seed, DEPTH, PRIORITISED);
-                shuttle::Runner::new(prioritising, config).run(run);
-            }
-        }));
-        if let Err(panic) = explored {
-            eprintln!("replay with SCATTERHEAP_SCHEDULES=1 SCATTERHEAP_SEED={seed}");
-            resume_unwind(panic);
-        }
-    }
-    eprintln!("{schedules} seeds from {first} in {:.2?}", begin.elapsed());
-}
 
 fn random(bound: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..bound)
@@ -326,6 +272,36 @@ fn warps_of_all_lengths() {
     });
 }
 
+/// What a lane does with a block that grows and shrinks: within its slot, to other classes, to runs
+/// of pages and back, and to more than there is.
+fn resize(ground: &Ground, rounds: u64) {
+    let sizes = [16, 40, 100, 128, 600, 1024, 3000, 6000, 64 << 10];
+    let any = || sizes[usize::try_from(random(9)).expect("small")];
+    let Some(mut block) = ground.malloc(any()) else {
+        return;
+    };
+    for _ in 0..rounds {
+        block = ground.realloc(block, any());
+    }
+    ground.free(block);
+}
+
+#[test]
+fn diverging_lanes_of_several_warps_resize() {
+    explore(|| {
+        let ground = Ground::new(32 << 10, 2);
+        let warps = 2 + u32::try_from(random(3)).expect("small");
+        on_warps(&ground, warps, 8, |ground, warp, lane| {
+            match (lane + warp) % 4 {
+                0 | 1 => resize(ground, 3),
+                2 => churn(ground, 3, few_classes),
+                // Ends at once: the others go on without it.
+                _ => {}
+            }
+        });
+    });
+}
+
 #[test]
 fn lanes_free_each_others_blocks() {
     explore(|| {
@@ -473,6 +449,12 @@ fn idle_slabs_of_one_class_serve_another() {
                 }
             }
         });
+    });
+}
+
+#[test]
+fn two_classes_that_each_fill_the_heap() {
+    explore(|| {
         let ground = Ground::new(16 << 10, 1);
         on_warps(&ground, 2, 32, |ground, warp, lane| {
             // Each class alone would fill the heap.

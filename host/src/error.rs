@@ -63,6 +63,12 @@ pub enum Error {
         /// Bytes that the device has free.
         free: u64,
     },
+    /// Memory of the host for what is read back from a device.
+    #[error("{} of the host's memory were asked for, to read back what is on the device, but it has no more: free memory, or raise the process's limit", Bytes(*.asked))]
+    OutOfHostMemory {
+        /// Bytes asked for.
+        asked: u64,
+    },
     /// A region that has no room for a heap.
     #[error("a region of {} at {address:#x} was given, but a heap needs at least {} there: give a larger region", Bytes(*.bytes), Bytes(*.needed))]
     RegionTooSmall {

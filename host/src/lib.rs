@@ -11,13 +11,16 @@ extern crate scatterheap_simt as simt;
 
 pub mod device;
 pub mod error;
+pub mod exhaustion;
 pub mod growth;
 mod hardening;
 pub mod heap;
+pub mod litmus;
 pub mod memory;
 pub mod replay;
 pub mod size;
 pub mod snapshot;
+pub mod soak;
 pub mod stress;
 mod tally;
 pub mod virtual_memory;

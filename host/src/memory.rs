@@ -80,11 +80,16 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// If there are not that many, or the device fails.
+    /// If there are not that many, the host has no memory for them, or the device fails.
     pub fn read<T: AnyBitPattern + NoUninit>(&self, offset: u64, count: usize) -> Result<Vec<T>> {
         let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
         let address = self.check(offset, bytes)?;
-        let mut values = vec![T::zeroed(); count];
+        // The device may have more memory than the host.
+        let mut values = Vec::new();
+        values
+            .try_reserve_exact(count)
+            .map_err(|_| Error::OutOfHostMemory { asked: bytes })?;
+        values.resize(count, T::zeroed());
         // SAFETY: the range lies in this memory.
         unsafe {
             self.device

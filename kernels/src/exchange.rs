@@ -13,7 +13,7 @@ use simt::atomic::{DeviceAtomicU64, Ordering};
 use simt::{kernel, thread};
 
 /// Bytes of a block before its pattern: owner and size.
-const LETTERHEAD: u64 = 16;
+pub(crate) const LETTERHEAD: u64 = 16;
 
 /// Arguments of [`Exchange`] and [`EmptyMailboxes`].
 #[repr(C)]
@@ -40,7 +40,7 @@ impl ExchangeArguments {
 /// # Safety
 ///
 /// The block must have come from a mailbox with acquire.
-unsafe fn open(heap: &Heap, block: u64, counts: &mut Counts) {
+pub(crate) unsafe fn open(heap: &Heap, block: u64, counts: &mut Counts) {
     if block == 0 {
         return;
     }

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use simt::{kernel, thread};
 
 /// Bytes of a block before its pattern: the next block's address, and the size.
-const LINK: u64 = 16;
+pub(crate) const LINK: u64 = 16;
 
 /// Arguments of [`Exhaust`] and [`Recover`].
 #[repr(C)]

@@ -43,6 +43,8 @@ pub mod hardening;
 #[cfg(feature = "entry-points")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
+pub mod litmus;
+#[cfg(feature = "entry-points")]
 pub mod misuse;
 #[cfg(feature = "entry-points")]
 pub mod overlap;
@@ -50,6 +52,10 @@ pub mod pattern;
 #[cfg(feature = "entry-points")]
 pub mod replay;
 pub mod sizes;
+#[cfg(feature = "entry-points")]
+pub mod soak;
+#[cfg(feature = "entry-points")]
+pub mod starve;
 pub mod tally;
 
 /// Where this crate's sources are, for those who compile them to PTX.

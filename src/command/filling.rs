@@ -1,6 +1,6 @@
 //! A heap filled with a workload's blocks, and read back: for subcommands that look at a heap.
 
-use super::hardening::HardeningArguments;
+use super::heap::HeapArguments;
 use super::sizes::SizeArguments;
 use super::{Common, workload_parser};
 use anyhow::{Result, ensure};
@@ -35,11 +35,13 @@ pub struct FillArguments {
     #[command(flatten)]
     sizes: SizeArguments,
     #[command(flatten)]
-    hardening: HardeningArguments,
+    how: HeapArguments,
 }
 
 /// The options that make no sense where the heap comes from a file.
-pub const FILL_OPTIONS: [&str; 5] = ["workload", "fill", "least", "most", "harden"];
+pub const FILL_OPTIONS: [&str; 7] = [
+    "workload", "fill", "least", "most", "harden", "max_heap", "growth",
+];
 
 /// A heap that was filled, was read back, and is empty again.
 pub struct Filling {
@@ -56,7 +58,7 @@ impl FillArguments {
     /// Makes a heap, fills it and reads it back.
     pub fn fill(&self, common: &Common) -> Result<Filling> {
         let device = common.open_device()?;
-        let heap = common.build_heap(&device, true, self.hardening.modes())?;
+        let heap = self.how.build(common, &device, true)?;
         let settings = self.settings(common, &heap)?;
         let target = heap.capacity() / 100 * u64::from(self.fill);
         let parts = fill_to(&heap, &settings, target)?;

@@ -2,10 +2,12 @@
 
 mod bench;
 mod check;
+mod exhaustion;
 mod filling;
-mod hardening;
+mod heap;
 mod heat_map;
 mod info;
+mod litmus;
 mod occupancy;
 pub mod output;
 mod picture;
@@ -16,7 +18,9 @@ mod saved;
 mod session;
 mod sizes;
 mod snapshot;
+mod soak;
 mod stress;
+mod watchdog;
 
 pub use bench::Interrupted;
 
@@ -32,6 +36,8 @@ Examples:
   scatterheap info                                  the devices, and whether GPUs can be used
   scatterheap stress                                all workloads on the GPU, or else on the CPU
   scatterheap stress churn --device cpu:8           one workload on 8 threads of the CPU
+  scatterheap litmus                                message passing through free and malloc
+  scatterheap soak --pairs 1000000000               for long, with contents verified
   scatterheap occupancy --heap 64MiB                a picture of a heap
   scatterheap check heap.snapshot                   whether every invariant of a saved heap holds
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
@@ -79,6 +85,12 @@ enum Command {
     Info,
     /// Try a heap hard, and verify contents, overlap, alignment, bounds, invariants and leaks
     Stress(stress::Arguments),
+    /// Try whether what was done before `free` is seen after `malloc`, in tiny heaps where threads meet
+    Litmus(litmus::Arguments),
+    /// Fill a heap wholly, ask for all sizes, thin it out, fill it again, and empty it
+    Exhaustion(exhaustion::Arguments),
+    /// Allocate and free on several aged heaps for as long as you like, with contents verified
+    Soak(soak::Arguments),
     /// Fill a heap with a workload's blocks and show it, page by page
     Occupancy(occupancy::Arguments),
     /// Fill a heap with a workload's blocks and save its metadata to a file
@@ -107,6 +119,9 @@ impl CommandLine {
         match &self.command {
             Command::Info => info::run(common),
             Command::Stress(arguments) => stress::run(common, arguments),
+            Command::Litmus(arguments) => litmus::run(common, arguments),
+            Command::Exhaustion(arguments) => exhaustion::run(common, arguments),
+            Command::Soak(arguments) => soak::run(common, arguments),
             Command::Occupancy(arguments) => occupancy::run(common, arguments),
             Command::Snapshot(arguments) => snapshot::run(common, arguments),
             Command::Check(arguments) => check::run(common, arguments),

@@ -1,7 +1,7 @@
 //! `scatterheap replay`: a real program's allocations, many copies at once.
 
 use super::Common;
-use super::hardening::HardeningArguments;
+use super::heap::HeapArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{Document, Judged};
@@ -50,7 +50,7 @@ pub struct Arguments {
     )]
     windows: u32,
     #[command(flatten)]
-    hardening: HardeningArguments,
+    how: HeapArguments,
 }
 
 /// Figures of the trace, as it is in the file.
@@ -94,7 +94,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let trace = Trace::read(&arguments.trace)?;
     let described = TraceDescription::new(arguments.trace.clone(), &trace.summary());
     let device = common.open_device()?;
-    let heap = common.build_heap(&device, false, arguments.hardening.modes())?;
+    let heap = arguments.how.build(common, &device, false)?;
     let settings = Settings {
         copies: arguments.copies,
         lanes: arguments.lanes,

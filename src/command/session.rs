@@ -33,15 +33,13 @@ impl Common {
         Ok(device)
     }
 
-    /// Creates the heap.
-    pub fn build_heap(&self, device: &Device, count_bytes: bool, modes: Hardening) -> Result<Heap> {
-        let capacity = match self.heap {
+    /// Bytes of the heap: as asked for, or as the device suggests.
+    pub fn capacity(&self, device: &Device) -> Result<u64> {
+        Ok(match self.heap {
             Some(bytes) => bytes.0,
             None if device.is_gpu() => GPU_CAPACITY.min(device.memory_info()?.free / 2),
             None => CPU_CAPACITY,
-        };
-        let builder = Heap::builder(device).capacity(capacity);
-        Ok(builder.count_bytes(count_bytes).harden(modes).build()?)
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `scatterheap stress`: tries a heap hard and verifies everything.
 
-use super::hardening::HardeningArguments;
+use super::heap::HeapArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{Document, Judged};
@@ -46,7 +46,7 @@ pub struct Arguments {
     #[command(flatten)]
     sizes: SizeArguments,
     #[command(flatten)]
-    hardening: HardeningArguments,
+    how: HeapArguments,
 }
 
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ impl Arguments {
         if !self.workloads.is_empty() {
             return self.workloads.clone();
         }
-        let traps = self.hardening.modes().contains(Hardening::TRAP);
+        let traps = self.how.modes().contains(Hardening::TRAP);
         let all = Workload::ALL.into_iter();
         // One that is to be caught would end there.
         all.filter(|workload| !(traps && *workload == Workload::Misuse))
@@ -80,7 +80,7 @@ impl Arguments {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
-    let heap = common.build_heap(&device, false, arguments.hardening.modes())?;
+    let heap = arguments.how.build(common, &device, false)?;
     let mut reports = Vec::new();
     for workload in arguments.workloads() {
         let settings = arguments.settings(common, workload, &heap);

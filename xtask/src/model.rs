@@ -2,27 +2,40 @@
 //!
 //! Each explorer is chosen by a `--cfg` of the whole build, so each has a target directory of its
 //! own, and the flags of the environment are kept out. The tests' own output is shown as it comes:
-//! a failure prints the seed that replays it. `--mutate` asks the models themselves, see [`mutate`].
+//! a failure prints the command that repeats it. `--mutate` asks the models themselves, see
+//! [`mutate`]; `--total` explores the warps for hours, see [`long_run`].
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::long_run;
 use crate::mutate;
 use crate::toolchain::{cargo, workspace};
 
 /// Explore the interleavings of the allocator's protocols (loom) and warps (shuttle)
 #[derive(clap::Args, Debug, Default)]
 pub struct ModelArguments {
-    /// Schedules of each test of the warps [default: what the tests find enough]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Schedules of all tests of the warps together, more of those that are quick [default: 100000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
 
-    /// First seed of the warps' schedules, as a failure prints it; without --schedules this one
-    /// only [default: by the clock]
+    /// Schedules of each test of the warps, instead
+    #[arg(long, value_name = "NUMBER", conflicts_with = "schedules",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    each: Option<u64>,
+
+    /// First seed of the warps' schedules, as a failure prints it; without a number of schedules
+    /// this one only [default: by the clock]
     #[arg(long)]
     seed: Option<u64>,
+
+    /// Explore the warps until this many schedules of this commit are on record, and sum them up. A run that was
+    /// interrupted goes on where it was
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["schedules", "each", "seed", "only", "filter"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    total: Option<u64>,
 
     /// Run one of the explorers
     #[arg(long)]
@@ -30,7 +43,7 @@ pub struct ModelArguments {
 
     /// Weaken each memory ordering of the allocator in turn, and write a table of the loom models
     /// that fail for it. A run that was interrupted goes on where it was
-    #[arg(long, conflicts_with_all = ["schedules", "seed", "only"])]
+    #[arg(long, conflicts_with_all = ["schedules", "each", "seed", "total", "only"])]
     mutate: bool,
 
     /// Where the table of mutations goes [default: docs/mutations.md]
@@ -77,6 +90,17 @@ impl Explorer {
     }
 }
 
+impl ModelArguments {
+    /// Which explorers run: a seed is of the warps' schedules.
+    fn explorers(&self) -> Vec<Explorer> {
+        let only = self.only.or(self.seed.map(|_| Explorer::Shuttle));
+        let all = [Explorer::Loom, Explorer::Shuttle];
+        all.into_iter()
+            .filter(|explorer| only.is_none_or(|only| only == *explorer))
+            .collect()
+    }
+}
+
 /// Runs the explorers' tests.
 ///
 /// # Errors
@@ -96,10 +120,10 @@ pub fn run(arguments: ModelArguments) -> Result<()> {
             filter: arguments.filter,
         });
     }
-    for explorer in [Explorer::Loom, Explorer::Shuttle] {
-        if arguments.only.is_some_and(|only| only != explorer) {
-            continue;
-        }
+    if let Some(total) = arguments.total {
+        return long_run::run(total);
+    }
+    for explorer in arguments.explorers() {
         for (package, test) in explorer.tests() {
             let status = command(explorer, package, test, &arguments)
                 .status()
@@ -113,6 +137,13 @@ pub fn run(arguments: ModelArguments) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Cargo's command that builds the scenarios of the warps.
+pub fn build_of_scenarios() -> Command {
+    let mut command = test_of(Explorer::Shuttle, "scatterheap-heap", "warps");
+    command.arg("--no-run");
+    command
 }
 
 /// Cargo's command that builds the loom models of the allocator's protocols.
@@ -136,16 +167,21 @@ fn test_of(explorer: Explorer, package: &str, test: &str) -> Command {
 
 fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArguments) -> Command {
     let mut command = test_of(explorer, package, test);
-    command
-        .arg("--")
-        .args(&arguments.filter)
-        // Rates and seeds are worth seeing, and one test at a time keeps them readable.
-        .args(["--nocapture", "--test-threads=1"]);
-    if let Some(seed) = arguments.seed {
-        command.env("SCATTERHEAP_SEED", seed.to_string());
+    // Rates and seeds are worth seeing.
+    command.arg("--").args(&arguments.filter).arg("--nocapture");
+    if explorer == Explorer::Loom {
+        // One test at a time keeps what it prints readable. The scenarios of warps print a line each.
+        command.arg("--test-threads=1");
     }
-    if let Some(schedules) = arguments.schedules.or(arguments.seed.map(|_| 1)) {
-        command.env("SCATTERHEAP_SCHEDULES", schedules.to_string());
+    for (name, number) in [
+        ("SCATTERHEAP_SEED", arguments.seed),
+        ("SCATTERHEAP_SCHEDULES", arguments.schedules),
+        ("SCATTERHEAP_EACH", arguments.each),
+    ] {
+        match number {
+            Some(number) => command.env(name, number.to_string()),
+            None => command.env_remove(name),
+        };
     }
     command
 }
@@ -162,35 +198,28 @@ mod tests {
             .find_map(|(key, value)| (key == name).then_some(value.unwrap_or("-".as_ref())))
     }
 
-    fn arguments(schedules: Option<u64>, seed: Option<u64>) -> ModelArguments {
-        ModelArguments {
-            schedules,
-            seed,
-            ..ModelArguments::default()
-        }
-    }
-
     #[test]
     fn flags_of_the_environment_are_replaced() {
-        let command = command(Explorer::Loom, "a", "b", &arguments(None, None));
+        let command = command(Explorer::Loom, "a", "b", &ModelArguments::default());
         assert_eq!(
             variable(&command, "CARGO_ENCODED_RUSTFLAGS"),
             Some("-".as_ref())
         );
         assert_eq!(variable(&command, "RUSTFLAGS"), Some("--cfg loom".as_ref()));
-        assert_eq!(variable(&command, "SCATTERHEAP_SCHEDULES"), None);
+        assert_eq!(
+            variable(&command, "SCATTERHEAP_SCHEDULES"),
+            Some("-".as_ref())
+        );
     }
 
     #[test]
-    fn a_seed_alone_is_one_schedule() {
-        for (schedules, expected) in [(None, "1"), (Some(7), "7")] {
-            let arguments = arguments(schedules, Some(42));
-            let command = command(Explorer::Shuttle, "a", "b", &arguments);
-            assert_eq!(variable(&command, "SCATTERHEAP_SEED"), Some("42".as_ref()));
-            assert_eq!(
-                variable(&command, "SCATTERHEAP_SCHEDULES"),
-                Some(expected.as_ref())
-            );
-        }
+    fn a_seed_is_of_the_warps() {
+        let mut arguments = ModelArguments::default();
+        assert_eq!(arguments.explorers(), [Explorer::Loom, Explorer::Shuttle]);
+        arguments.seed = Some(42);
+        assert_eq!(arguments.explorers(), [Explorer::Shuttle]);
+        let command = command(Explorer::Shuttle, "a", "b", &arguments);
+        assert_eq!(variable(&command, "SCATTERHEAP_SEED"), Some("42".as_ref()));
+        assert_eq!(variable(&command, "SCATTERHEAP_EACH"), Some("-".as_ref()));
     }
 }

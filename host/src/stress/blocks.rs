@@ -70,7 +70,7 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
 }
 
 /// Whether one request takes the whole heap, as it must when everything was freed.
-pub(super) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
+pub(crate) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
     let settings = Settings {
         threads: 1,
         rounds: 1,

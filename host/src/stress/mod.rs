@@ -8,6 +8,7 @@ mod report;
 mod rounds;
 mod workload;
 
+pub(crate) use blocks::takes_whole_heap;
 pub use blocks::{Filled, fill};
 pub use report::Report;
 pub use workload::{Settings, Workload};

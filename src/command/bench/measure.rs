@@ -151,7 +151,7 @@ impl Run<'_> {
 }
 
 /// Is set by the first SIGINT; the second ends this process, and so its workers.
-fn stop_by_signal() -> Result<Arc<AtomicBool>> {
+pub fn stop_by_signal() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     // In this order, so that the second finds what the first has set.
     flag::register_conditional_default(SIGINT, Arc::clone(&stop))

@@ -12,6 +12,7 @@ use super::output::{note, print, print_json};
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 pub use measure::Interrupted;
+pub(super) use measure::stop_by_signal;
 use measure::{Failure, Measured};
 use scatterheap_bench::Test;
 use std::path::PathBuf;

@@ -9,46 +9,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::executables::{self, Executable};
-use crate::process::{run, succeeds};
+use crate::process::run;
+use crate::revision::Revision;
 use crate::setup::set_mode;
 use crate::toolchain::workspace;
 
 /// The script that runs everything on the GPU server.
 const SCRIPT: &str = include_str!("run-on-gpu.sh");
-
-/// Which sources the bundle was built from.
-#[derive(Debug)]
-pub struct Revision {
-    /// The commit, with `-dirty` after it if the sources were changed since.
-    commit: String,
-    /// Its time, in seconds since 1970.
-    pub time: u64,
-}
-
-impl Revision {
-    /// Asks git. Sources that were not cloned have no revision.
-    pub fn find() -> Result<Self> {
-        let git = |arguments: &[&str]| {
-            let mut command = Command::new("git");
-            command.args(arguments).current_dir(workspace());
-            command
-        };
-        if !succeeds(&mut git(&["rev-parse", "HEAD"])) {
-            return Ok(Self {
-                commit: "unknown".into(),
-                time: 0,
-            });
-        }
-        let commit = run(&mut git(&["rev-parse", "HEAD"]))?;
-        let changes = run(&mut git(&["status", "--porcelain"]))?;
-        let suffix = if changes.is_empty() { "" } else { "-dirty" };
-        let time = run(&mut git(&["log", "-1", "--format=%ct"]))?;
-        Ok(Self {
-            commit: format!("{}{suffix}", commit.trim()),
-            time: time.trim().parse().context("git says when it was")?,
-        })
-    }
-}
 
 /// Copies everything into the directory of the bundle.
 pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Result<()> {

@@ -10,10 +10,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use crate::executables;
+use crate::revision::Revision;
 use crate::setup::run_setup;
 use crate::toolchain::workspace;
-
-use contents::Revision;
 
 /// Name of the directory that the archive unpacks to.
 const NAME: &str = "scatterheap-gpu-bundle";

@@ -1,17 +1,27 @@
 #!/usr/bin/env bash
 # Runs everything in this bundle on a GPU and writes what it prints to a directory. Needs bash and
-# the GPU's driver; no Rust, no CUDA toolkit, no network.
+# the GPU's driver; no Rust, no CUDA toolkit, no network. Where compute-sanitizer is installed, it also runs a
+# small suite under it.
 #
 #   bash run-on-gpu.sh [--quick]
 #
 #   OUT=DIRECTORY      where logs, JSON, CSV and plots go     [results, where you are]
 #   DEVICE=cuda:N      which GPU, or cpu                      [cuda:0]
+#   STEP_SECONDS=N     a step that takes longer has failed    [1800]
+#   SOAK_SECONDS=N     how long the soak may take             [600]
+#   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
+#   ONLY=WORDS         the groups to run, of: info tests stress litmus exhaustion soak sanitizer replay bench
 #
-# The exit code is 1 if anything failed.
+# Runs of the soak with the same OUT add up. The exit code is 1 if anything failed.
 set -uo pipefail
 
 threads=1048576
 heap=16GiB
+tries=100000000
+soak_pairs=${SOAK_PAIRS:-100000000000}
+soak_seconds=${SOAK_SECONDS:-600}
+step_seconds=${STEP_SECONDS:-1800}
+only=${ONLY:-}
 copies=()
 quick=
 for argument in "$@"; do
@@ -20,6 +30,9 @@ for argument in "$@"; do
       quick=yes
       threads=65536
       heap=1GiB
+      tries=1000000
+      soak_pairs=${SOAK_PAIRS:-100000000}
+      soak_seconds=${SOAK_SECONDS:-30}
       copies=(--copies 64)
       ;;
     *)
@@ -27,6 +40,12 @@ for argument in "$@"; do
       exit 2
       ;;
   esac
+done
+for number in "$soak_pairs" "$soak_seconds" "$step_seconds"; do
+  if [[ ! $number =~ ^[1-9][0-9]*$ ]]; then
+    echo "SOAK_PAIRS, SOAK_SECONDS and STEP_SECONDS are numbers from 1 on, not \`$number\`" >&2
+    exit 2
+  fi
 done
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -42,21 +61,48 @@ export NO_COLOR=1
 
 passed=0
 failed=()
+skipped=()
+
+# wanted GROUP: whether a group is to run.
+wanted() {
+  [[ -z $only || " $only " == *" $1 "* ]]
+}
+
+# limited COMMAND...: runs a command that is ended after the time of a step, first kindly.
+limited() {
+  if [[ -x $(type -P timeout) ]]; then
+    timeout --kill-after=30 "$step_seconds" "$@"
+  else
+    "$@"
+  fi
+}
 
 # step NAME FILE COMMAND...: runs a command with its output in FILE, and its errors beside it.
 step() {
-  local name=$1 file=$out/$2 start=$SECONDS
+  local name=$1 file=$out/$2 start=$SECONDS code
   shift 2
   printf '%-32s ' "$name"
-  if "$@" >"$file" 2>"$file.errors"; then
+  limited "$@" >"$file" 2>"$file.errors"
+  code=$?
+  if [[ $code -eq 0 ]]; then
     passed=$((passed + 1))
     printf 'ok      %4d s\n' $((SECONDS - start))
   else
     failed+=("$name")
-    printf 'FAILED  %4d s  see %s\n' $((SECONDS - start)) "$file"
+    if [[ $code -eq 124 || $code -eq 137 ]]; then
+      printf 'HUNG    %4d s  see %s\n' $((SECONDS - start)) "$file"
+    else
+      printf 'FAILED  %4d s  code %d, see %s\n' $((SECONDS - start)) "$code" "$file"
+    fi
     tail -n 20 "$file" "$file.errors" | sed 's/^/    /'
   fi
   [[ -s $file.errors ]] || rm -f "$file.errors"
+}
+
+# skip NAME REASON: says that a step did not run.
+skip() {
+  skipped+=("$1: $2")
+  printf '%-32s skipped: %s\n' "$1" "$2"
 }
 
 # both NAME COMMAND...: once as text and once as JSON.
@@ -77,30 +123,83 @@ else
 fi
 echo
 
-step info info.txt "$command" info
-step "info --json" info.json "$command" info --json
-for test in "$here"/tests/*; do
-  [[ -x $test ]] || continue
-  name=$(basename "$test")
-  step "test $name" "test-$name.txt" "$test" --show-output
-done
-both stress stress --threads "$threads" --heap "$heap"
-for trace in "$here"/traces/*.sctrace; do
-  name=replay-$(basename "$trace" .sctrace)
-  both "$name" replay "$trace" --heap "$heap" ${copies[@]+"${copies[@]}"}
-done
-step bench bench.txt "$command" bench --device "$device" --output "$out/bench" ${quick:+--quick}
-if [[ -z $quick ]]; then
-  for benchmark in "$here"/benches/*; do
-    [[ -x $benchmark ]] || continue
-    name=$(basename "$benchmark")
-    # Benchmarks write reports to where they run.
-    step "benchmark $name" "benchmark-$name.txt" env --chdir="$out" "$benchmark" --bench
+if wanted info; then
+  step info info.txt "$command" info
+  step "info --json" info.json "$command" info --json
+fi
+if wanted tests; then
+  for test in "$here"/tests/*; do
+    [[ -x $test ]] || continue
+    name=$(basename "$test")
+    step "test $name" "test-$name.txt" "$test" --show-output
   done
+fi
+if wanted stress; then
+  both stress stress --threads "$threads" --heap "$heap"
+fi
+if wanted litmus; then
+  # Each variant by itself: what one finds does not keep the others from running.
+  for variant in slots store-buffering retirement runs resize warps warp-frees warp-mallocs; do
+    step "litmus $variant" "litmus-$variant.json" \
+      "$command" litmus "$variant" --tries "$tries" --device "$device" --json
+  done
+fi
+if wanted exhaustion; then
+  # 64 MiB has fewer slots than threads; 1 GiB has more.
+  for bytes in 64MiB 1GiB; do
+    step "exhaustion $bytes" "exhaustion-$bytes.json" \
+      "$command" exhaustion --threads "$threads" --heap "$bytes" --device "$device" --json
+  done
+fi
+if wanted soak; then
+  # It ends by itself before its step's time is over.
+  if ((soak_seconds + 120 > step_seconds)); then
+    step_seconds=$((soak_seconds + 120))
+  fi
+  step soak soak.json "$command" soak --pairs "$soak_pairs" --seconds "$soak_seconds" \
+    --record "$out/soak.jsonl" --device "$device" --json
+fi
+if wanted sanitizer; then
+  if [[ ! -x $(type -P compute-sanitizer) ]]; then
+    skip compute-sanitizer "it is not on the PATH"
+  elif [[ $device == cpu* ]]; then
+    skip compute-sanitizer "it is for GPUs"
+  else
+    small=(--threads 2048 --heap 16MiB --device "$device")
+    for tool in memcheck racecheck initcheck synccheck; do
+      check=(compute-sanitizer --tool "$tool" --error-exitcode 9)
+      step "$tool stress" "$tool-stress.txt" "${check[@]}" "$command" stress "${small[@]}" \
+        uniform mixed churn cross-warp divergent grow --rounds 2
+      step "$tool exhaustion" "$tool-exhaustion.txt" "${check[@]}" "$command" exhaustion "${small[@]}" \
+        --limit "$step_seconds"
+      step "$tool litmus" "$tool-litmus.txt" "${check[@]}" "$command" litmus --tries 1 \
+        --device "$device" --limit "$step_seconds"
+    done
+  fi
+fi
+if wanted replay; then
+  for trace in "$here"/traces/*.sctrace; do
+    name=replay-$(basename "$trace" .sctrace)
+    both "$name" replay "$trace" --heap "$heap" ${copies[@]+"${copies[@]}"}
+  done
+fi
+if wanted bench; then
+  step bench bench.txt "$command" bench --device "$device" --output "$out/bench" ${quick:+--quick}
+  if [[ -z $quick ]]; then
+    for benchmark in "$here"/benches/*; do
+      [[ -x $benchmark ]] || continue
+      name=$(basename "$benchmark")
+      # Benchmarks write reports to where they run.
+      step "benchmark $name" "benchmark-$name.txt" env --chdir="$out" "$benchmark" --bench
+    done
+  fi
 fi
 
 echo
 grep -h '^skipped: ' "$out"/test-*.txt 2>/dev/null | sort -u
+for what in ${skipped[@]+"${skipped[@]}"}; do
+  echo "skipped: $what"
+done
 echo "$passed passed, ${#failed[@]} failed; results in $out"
 for name in ${failed[@]+"${failed[@]}"}; do
   echo "failed: $name"

@@ -1,0 +1,39 @@
+//! How many of a run's schedules each scenario has: more of those that are quick, by the root of the time
+//! that a schedule was seen to take, so that a run is not spent on the slowest and all have many.
+
+/// Shares of scenarios by their tests' names.
+const SHARES: [(&str, u64); 22] = [
+    ("an_idle_slab_of_a_crosser_is_not_missed", 200),
+    ("as_many_pages_as_lanes_are_enough_again_and_again", 188),
+    ("each_misuse_in_a_warp_is_counted_once", 170),
+    ("the_last_slots_serve_smaller_classes", 124),
+    ("frees_of_one_block_by_many_lanes_are_one", 123),
+    ("slots_are_found_though_others_want_too_much", 87),
+    ("lanes_of_a_warp_use_two_heaps", 84),
+    ("runs_against_runs_and_slabs", 78),
+    ("diverging_lanes_of_several_warps_resize", 73),
+    ("as_many_slots_as_lanes_are_enough_again_and_again", 57),
+    ("warps_of_all_lengths", 55),
+    ("a_slot_freed_before_the_last_run_is_taken_is_found", 53),
+    ("a_diverging_warp", 53),
+    ("idle_slabs_of_one_class_serve_another", 51),
+    ("rows_beside_spread_units", 49),
+    ("large_slots_beside_runs", 45),
+    ("lanes_free_each_others_blocks", 40),
+    ("slabs_of_several_pages", 33),
+    ("rows_cross_words", 32),
+    ("too_large_a_demand_ends_in_null", 19),
+    ("every_slot_of_the_heap_is_found", 18),
+    ("two_classes_that_each_fill_the_heap", 12),
+];
+
+/// The share of a scenario that is not in the table.
+const USUAL: u64 = 50;
+
+/// A scenario's part of `all` schedules, rounded up. Those in the table have at least `all` together.
+pub fn of(scenario: &str, all: u64) -> u64 {
+    let known = SHARES.iter().find(|(known, _)| *known == scenario);
+    let share = known.map_or(USUAL, |(_, share)| *share);
+    let whole: u64 = SHARES.iter().map(|(_, share)| *share).sum();
+    (all * share).div_ceil(whole)
+}
