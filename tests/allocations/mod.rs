@@ -1,5 +1,7 @@
 //! Blocks that a test allocates by the kernels that come along, and then looks at.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use scatterheap::kernels::blocks::{Allocate, Block, BlocksArguments, CheckAndFree, Fill, Release};
 use scatterheap::kernels::sizes::Sizes;
 use scatterheap::kernels::tally::{COUNTS, Count};
