@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example 05-hardened`; the kernel is in this file, so it runs on the CPU.
 
+#![allow(clippy::cast_ptr_alignment, reason = "blocks are aligned to 16 bytes")]
+
 use anyhow::Result;
 use bytemuck::{Pod, Zeroable};
 use scatterheap::simt::{kernel, thread};
