@@ -119,9 +119,35 @@ fn every_workload_passes_and_is_reported() {
     let options = ["stress", "--threads", "512", "--rounds", "3"];
     let printed = printed(&[&options[..], &SMALL].concat());
     for workload in scatterheap::stress::Workload::ALL {
-        assert_eq!(printed.matches(workload.name()).count(), 2, "{printed}");
+        let lines = printed.lines().map(str::trim_start);
+        let rows = lines.filter(|line| line.starts_with(workload.name()));
+        assert_eq!(rows.count(), 2, "{printed}");
     }
     assert!(!printed.contains("FAILED"), "{printed}");
+}
+
+#[test]
+fn every_workload_passes_on_a_hardened_heap() {
+    let options = ["stress", "--threads", "256", "--rounds", "2", "--harden"];
+    for modes in ["all", "red-zones,poison,quarantine,zero,tags"] {
+        let printed = printed(&[&options[..], &[modes], &SMALL].concat());
+        assert!(!printed.contains("FAILED"), "{printed}");
+        // One that is caught would end the kernel.
+        assert_eq!(
+            printed.contains("double-free: 512 times"),
+            modes != "all",
+            "{printed}"
+        );
+    }
+}
+
+#[test]
+fn modes_that_there_are_not_are_refused() {
+    refused_saying(&["stress", "--harden", "everything"], "this is no mode");
+    refused_saying(
+        &["stress", "misuse", "--device", "cpu", "--harden", "trap"],
+        "leave out the mode `trap`",
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Hardened heaps against a model, in all sets of modes, and each crime that a mode is to find.
 
 #![cfg(all(feature = "inspect", not(any(loom, shuttle))))]
+#![allow(clippy::cast_possible_truncation, reason = "64-bit addresses")]
 
 mod host_heap;
 

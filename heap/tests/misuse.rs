@@ -107,7 +107,9 @@ fn a_slab_that_was_given_up_is_told_from_one_that_is_there() {
     let blocks: Vec<_> = (0..20_000).map(|_| heap.malloc(32) as u64).collect();
     assert!(blocks.iter().all(|block| *block != 0));
     let (anchor, rest) = blocks.split_first().expect("many");
-    rest.iter().for_each(|block| free(heap, *block));
+    for block in rest {
+        free(heap, *block);
+    }
     let page = |block: u64| (block - heap.base()) / heap.layout().page_bytes();
     let in_page = rest.iter().find(|block| page(**block) == page(*anchor));
     let neighbour = *in_page.expect("32 bytes are less than a page");

@@ -14,10 +14,11 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
 use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::page_set::{PageSet, SetState, Sets};
-use scatterheap_heap::{Globals, Heap};
+use scatterheap_heap::{Globals, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
 use scatterheap_simt::emulation::set_sm_id;
 use std::sync::Arc;
@@ -71,8 +72,12 @@ impl Ground {
     }
 
     fn with_stripes(capacity: u64, stripes: u32, watched_pages: u64) -> Arc<Self> {
+        Self::hardened(capacity, stripes, watched_pages, Hardening::NONE)
+    }
+
+    fn hardened(capacity: u64, stripes: u32, watched_pages: u64, modes: Hardening) -> Arc<Self> {
         Arc::new(Self {
-            host: HostHeap::new(capacity, stripes, 0),
+            host: HostHeap::new(capacity, stripes, modes.flags()),
             content: (0..watched_pages * SLOTS)
                 .map(|_| UnsafeCell::new(0))
                 .collect(),
@@ -138,8 +143,9 @@ impl Ground {
 
     /// All is freed: the whole heap can be had.
     fn finish(&self) {
-        let everything = self.obtain(self.heap().capacity());
-        assert_eq!(everything, self.heap().base());
+        let overhead = Hardening::of_flags(self.heap().flags()).overhead();
+        let everything = self.obtain(self.heap().capacity() - overhead);
+        assert_eq!(everything, self.heap().base() + overhead);
         self.free(everything);
     }
 }
@@ -786,6 +792,49 @@ fn double_free_races_with_reuse() {
         ground.free(rest);
         assert_eq!(ground.misuses(), refused);
         ground.finish();
+    });
+}
+
+/// A heap with a quarantine in which nothing is left but a slab of one block that is handed out, and
+/// what is to be freed at the end.
+fn full_with_a_quarantine() -> (Arc<Ground>, u64, Vec<u64>) {
+    let ground = Ground::hardened(MIN_CAPACITY, 1, MIN_CAPACITY / PAGE, Hardening::QUARANTINE);
+    let rest = ground.obtain(MIN_CAPACITY - PAGE - FRAME);
+    let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT - FRAME)).collect();
+    let block = blocks.pop().expect("a slab has slots");
+    blocks.push(rest);
+    (ground, block, blocks)
+}
+
+/// Bytes before a block of a heap with a quarantine.
+const FRAME: u64 = 16;
+
+/// Through the quarantine too, what was done to a block comes before what its next owner does.
+#[test]
+fn a_block_passes_through_the_quarantine() {
+    explore(2, || {
+        let (ground, block, rest) = full_with_a_quarantine();
+        let other = spawn(&ground, move |ground| ground.spend(block));
+        let mine = ground.malloc(SLOT - FRAME);
+        mine.into_iter().for_each(|mine| ground.write(mine));
+        other.join().expect("no panic");
+        assert_eq!(ground.misuses(), 0);
+        finish(&ground, mine.into_iter().chain(rest).collect());
+    });
+}
+
+/// Who looks for the block in the quarantine gets it, though another is taking it out.
+#[test]
+fn what_is_in_the_quarantine_is_not_missed() {
+    explore(2, || {
+        let (ground, block, rest) = full_with_a_quarantine();
+        ground.spend(block);
+        let whole = Share { index: 0, count: 1 };
+        let other = spawn(&ground, move |ground| ground.heap().drain_quarantine(whole));
+        let mine = ground.obtain(SLOT - FRAME);
+        ground.write(mine);
+        other.join().expect("no panic");
+        finish(&ground, [mine].into_iter().chain(rest).collect());
     });
 }
 

@@ -10,6 +10,7 @@ mod host_heap;
 use exploration::explore;
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_sm_id};
 use scatterheap_simt::warp;
@@ -37,7 +38,11 @@ struct Block {
 
 impl Ground {
     fn new(capacity: u64, stripes: u32) -> Arc<Self> {
-        let host = HostHeap::new(capacity, stripes, 0);
+        Self::hardened(capacity, stripes, Hardening::NONE)
+    }
+
+    fn hardened(capacity: u64, stripes: u32, modes: Hardening) -> Arc<Self> {
+        let host = HostHeap::new(capacity, stripes, modes.flags());
         Arc::new(Self {
             host,
             live: Mutex::new(BTreeMap::new()),
@@ -180,7 +185,7 @@ impl Ground {
         let heap = self.heap();
         assert!(self.live.lock().expect("lock").is_empty());
         let everything = self
-            .malloc(heap.capacity())
+            .malloc(heap.capacity() - Hardening::of_flags(heap.flags()).overhead())
             .expect("all is freed, so all can be had");
         assert!(self.malloc(1).is_none());
         self.free(everything);
@@ -549,6 +554,41 @@ fn each_misuse_in_a_warp_is_counted_once() {
             ground.misuses(),
             4,
             "a repetition, two of a free block, one inside a block"
+        );
+    });
+}
+
+/// Blocks go through the quarantine of a full heap: NULL is given only if nothing is in it, and each
+/// block is freed once, though two lanes free it.
+#[test]
+fn a_quarantine_holds_back_and_gives_way() {
+    explore(|| {
+        let modes = Hardening::QUARANTINE | Hardening::RED_ZONES | Hardening::POISON;
+        let ground = Ground::hardened(16 << 10, 2, modes);
+        let before = ground.misuses();
+        on_warps(&ground, 2, 4, |ground, _, _| {
+            for _ in 0..2 {
+                let bytes = [40, 90, 2000][usize::try_from(random(3)).expect("small")];
+                if let Some(block) = ground.malloc(bytes) {
+                    ground.free(block);
+                }
+            }
+        });
+        assert_eq!(
+            ground.misuses(),
+            before,
+            "good lanes are accused of nothing"
+        );
+        let block = ground.malloc(100).expect("room");
+        ground.dismiss(block);
+        on_warps(&ground, 2, 4, move |ground, _, _| {
+            // SAFETY: the heap refuses all but one, and nobody allocates meanwhile.
+            unsafe { ground.heap().free(block.address as *mut u8) };
+        });
+        assert_eq!(
+            ground.misuses() - before,
+            7,
+            "of 8 lanes one freed the block"
         );
     });
 }

@@ -192,7 +192,8 @@ fn text(heap: &Heap, reports: &[Report]) -> String {
         .iter()
         .filter(|report| !report.misuses.is_empty())
         .map(|report| format!("\nrefused in {}:\n{}\n", report.workload, report.misuses))
-        .collect::<String>();
+        .collect::<Vec<_>>()
+        .concat();
     format!(
         "heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n{misuses}"
     )

@@ -41,14 +41,15 @@ impl Core {
     /// Puts a block, or nothing, into a place, and gives back what was there.
     fn replace(&self, index: u64, slot: u64) {
         let globals = self.globals();
-        // AcqRel, all three: begun is seen by who finds the place empty, what was done to a block comes
-        // before it is given back by another, and done comes after what was given back.
-        globals.drains_begun.fetch_add(1, Ordering::AcqRel);
+        // Relaxed: who finds the place empty acquires what the exchange below releases.
+        globals.drains_begun.fetch_add(1, Ordering::Relaxed);
+        // AcqRel: what was done to a block comes before it is given back by another.
         let old = self.place(index).swap(slot, Ordering::AcqRel);
         if old != 0 {
             self.give_back(old);
         }
-        globals.drains_done.fetch_add(1, Ordering::AcqRel);
+        // Release: who reads this finds what was given back.
+        globals.drains_done.fetch_add(1, Ordering::Release);
     }
 
     /// Takes what is in a place out, and gives it back.
@@ -79,8 +80,8 @@ impl Core {
                 return block;
             }
             self.drain_quarantine(Share { index: 0, count: 1 });
-            // Acquire: as above.
-            if globals.drains_begun.load(Ordering::Acquire) == done {
+            // Relaxed: whose exchange emptied a place, its begin is seen since `drain` looked there.
+            if globals.drains_begun.load(Ordering::Relaxed) == done {
                 return block;
             }
             time::nanosleep(NAP);

@@ -159,7 +159,7 @@ impl Settings {
             return bad(asked, "its blocks need 32 bytes or more");
         }
         if workload == Workload::Misuse && heap.hardening().contains(Hardening::TRAP) {
-            let asked = format!("{workload} on a heap that traps");
+            let asked = format!("bad calls ({workload}) on a heap that traps");
             return bad(asked, "leave out the mode `trap`, which ends its kernels");
         }
         if self.most > heap.capacity() {
