@@ -108,7 +108,13 @@ impl Allocator for Scatterheap {
     }
 
     fn reset(&mut self) -> Result<()> {
-        Ok(self.heap()?.0.reset()?)
+        let Some((heap, handle)) = &mut self.heap else {
+            return Ok(());
+        };
+        heap.reset()?;
+        // The one from before is stale.
+        *handle = heap.handle()?;
+        Ok(())
     }
 
     unsafe fn allocate(&mut self, request: &Request) -> Result<()> {
