@@ -8,6 +8,10 @@
 //! needs themselves, on the stack, where a refill does not notice. What is measured is in
 //! `docs/performance.md`.
 //!
+//! To ptxas such a call may be to any function of the same arguments. So what itself calls through
+//! pointers must not have the arguments of what it calls: ptxas would see a recursion, and no longer know
+//! the stack that a kernel needs.
+//!
 //! Elsewhere these are plain calls.
 
 use crate::entry::Entry;
@@ -49,8 +53,8 @@ cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8)
 cold!(change_state: change_state(slab: Slab, before: u32, after: u32));
 cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));
 cold!(hardened_malloc: hardened_malloc(mark: Mark, bytes: u64, alignment: u64, site: u32, zero: bool) -> *mut u8);
-cold!(hardened_free: hardened_free(mark: Mark, address: u64));
-cold!(hardened_realloc: hardened_realloc(mark: Mark, address: u64, bytes: u64) -> *mut u8);
+cold!(hardened_free: hardened_free(address: u64, mark: Mark));
+cold!(hardened_realloc: hardened_realloc(address: u64, bytes: u64, mark: Mark) -> *mut u8);
 cold!(hardened_usable_size: hardened_usable_size(mark: Mark, address: u64) -> u64);
 cold!(refuse: refuse(mark: Mark, address: u64));
 cold!(refuse_in_slab: refuse_in_slab(page: u32, entry: Entry, address: u64));

@@ -27,7 +27,7 @@ impl Heap {
         }
         let address = pointer as u64;
         if self.flags != 0 {
-            cold::hardened_free(self, self.mark, address);
+            cold::hardened_free(self, address, self.mark);
             return;
         }
         // SAFETY: as the caller promises.

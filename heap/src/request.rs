@@ -122,7 +122,7 @@ impl Heap {
             return self.malloc(bytes);
         }
         if self.flags != 0 {
-            return cold::hardened_realloc(self, self.mark, pointer as u64, bytes);
+            return cold::hardened_realloc(self, pointer as u64, bytes, self.mark);
         }
         if bytes == 0 {
             // SAFETY: as the caller promises.

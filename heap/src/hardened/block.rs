@@ -103,7 +103,7 @@ impl Core {
     /// `free` through a handle of `mark`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hardened_free(&self, mark: Mark, address: u64) {
+    pub(crate) fn hardened_free(&self, address: u64, mark: Mark) {
         if !self.modes().is_framed() {
             if mark == self.mark() {
                 // SAFETY: as the caller of `free` promises.
@@ -157,9 +157,9 @@ impl Core {
     /// `realloc` of a block through a handle of `mark`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hardened_realloc(&self, mark: Mark, address: u64, bytes: u64) -> *mut u8 {
+    pub(crate) fn hardened_realloc(&self, address: u64, bytes: u64, mark: Mark) -> *mut u8 {
         if bytes == 0 {
-            self.hardened_free(mark, address);
+            self.hardened_free(address, mark);
             return ptr::null_mut();
         }
         if !self.modes().is_framed() {
@@ -224,7 +224,7 @@ impl Core {
         if !self.seal_freed(block) {
             // Another freed it meanwhile.
             self.report_misuse(Misuse::DoubleFree, block.user);
-            self.hardened_free(self.mark(), new as u64);
+            self.hardened_free(new as u64, self.mark());
             return ptr::null_mut();
         }
         // SAFETY: both have that many bytes, and the old block is this thread's, who turned its seal.
