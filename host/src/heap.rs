@@ -436,6 +436,9 @@ impl Heap {
         if let Some(ring) = &self.ring {
             ring.clear()?;
         }
+        if let Pages::Growing(growing) = &self.pages {
+            growing.pieces.begin();
+        }
         let core = self.core();
         self.metadata.write(0, bytes_of(&core))?;
         let arguments = InitialiseArguments { heap: *core.heap() };

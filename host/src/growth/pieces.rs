@@ -41,6 +41,8 @@ pub(crate) struct Pieces {
 struct State {
     /// Pages that have memory.
     pages: u32,
+    /// Pages that had memory when the heap was made or reset.
+    pages_at_first: u32,
     /// First page of each piece, and its offset in bytes.
     pieces: Vec<(u32, u64)>,
     /// Why the last attempt to map more failed.
@@ -61,7 +63,7 @@ impl Pieces {
             state: Mutex::default(),
         };
         pieces.answer(0);
-        pieces.map_to(pieces.pages_for(plan.capacity))?;
+        pieces.map_to(&mut pieces.state(), pieces.pages_for(plan.capacity))?;
         Ok(pieces)
     }
 
@@ -84,13 +86,19 @@ impl Pieces {
         self.state().failure.clone()
     }
 
-    /// What the head of the heap says of its growth.
+    /// Notes that the heap is made or reset now.
+    pub fn begin(&self) {
+        let mut state = self.state();
+        state.pages_at_first = state.pages;
+    }
+
+    /// What the head of the heap says of its growth; it does not change between two resets.
     pub fn constants(&self) -> Growth {
         let patience = u64::try_from(self.plan.patience.as_nanos()).unwrap_or(u64::MAX);
         Growth {
             mailbox: self.mailbox.address(),
             patience: if self.plan.live { patience } else { 0 },
-            pages: self.state().pages,
+            pages: self.state().pages_at_first,
             low_water: if self.plan.live { LOW_WATER } else { 0 },
         }
     }
@@ -132,18 +140,18 @@ impl Pieces {
     /// Maps what the device asked for, if it asked for more than there is: at least twice of what
     /// there is. Gives whether it did.
     pub fn serve_request(&self) -> Result<bool> {
+        // Locked before the request is read: else it may be one from before the heap shrank.
+        let mut state = self.state();
         let request = self.mailbox().request().min(self.layout.page_count);
-        let pages = self.state().pages;
-        if request <= pages {
+        if request <= state.pages {
             return Ok(false);
         }
-        let doubled = pages.saturating_mul(2).min(self.layout.page_count);
-        let mut mapped = self.map_to(request.max(doubled));
+        let doubled = state.pages.saturating_mul(2).min(self.layout.page_count);
+        let mut mapped = self.map_to(&mut state, request.max(doubled));
         if mapped.is_err() && request < doubled {
-            mapped = self.map_to(request);
+            mapped = self.map_to(&mut state, request);
         }
         if let Err(error) = &mapped {
-            let mut state = self.state();
             state.failure = Some(error.to_string());
             self.close(state.pages);
         }
@@ -156,7 +164,8 @@ impl Pieces {
     ///
     /// If the heap may not be as large, or there is not enough memory: then nothing changes.
     pub fn grow(&self, bytes: u64) -> Result<()> {
-        let now = self.capacity();
+        let mut state = self.state();
+        let now = u64::from(state.pages) << self.layout.page_shift;
         let asked = now.saturating_add(bytes);
         if asked > self.layout.capacity {
             return Err(Error::CannotGrow {
@@ -165,12 +174,11 @@ impl Pieces {
                 most: self.layout.capacity,
             });
         }
-        self.map_to(self.pages_for(asked))
+        self.map_to(&mut state, self.pages_for(asked))
     }
 
     /// Maps one piece behind the others, so that at least `pages` pages have memory.
-    fn map_to(&self, pages: u32) -> Result<()> {
-        let mut state = self.state();
+    fn map_to(&self, state: &mut State, pages: u32) -> Result<()> {
         if pages <= state.pages {
             return Ok(());
         }

@@ -128,7 +128,7 @@ fn unused(heap: &Heap) -> Result<List> {
 
 /// Addresses before and behind the heap, of another heap, and of other memory of the device.
 fn foreign(heap: &Heap, other: &Heap, memory: u64) -> Result<List> {
-    let end = heap.base() + heap.capacity();
+    let end = heap.base() + heap.max_capacity();
     let mut addresses = vec![16, memory, heap.base() - 1, end, end + 4096];
     addresses.extend((0..59).map(|index| other.base() + 16 * index));
     List::new(heap, &addresses)
