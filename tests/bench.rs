@@ -53,6 +53,43 @@ fn lines(csv: &Path) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn hardened_heaps_are_measured_beside_the_plain_one() {
+    let output = directory("bench-hardened");
+    let path = output.to_str().expect("UTF-8");
+    let options = ["--quick", "uniform", "churn", "--allocator", "scatterheap"];
+    let modes = [
+        "--harden",
+        "red-zones,tags",
+        "--harden",
+        "all",
+        "--output",
+        path,
+    ];
+    printed(&[&options[..], &modes, &SMALL].concat());
+    let lines = lines(&output.join("latest.csv"));
+    for name in [
+        "scatterheap",
+        "scatterheap+red-zones+tags",
+        "scatterheap+all",
+    ] {
+        for metric in ["alloc_us", "free_us", "churn_us"] {
+            let figures = lines
+                .iter()
+                .filter(|line| line[1] == name && line[4] == metric);
+            assert!(figures.count() > 0, "{name} {metric}");
+        }
+        let wrong =
+            |line: &&Vec<String>| ["null", "corrupt"].contains(&&*line[4]) && line[5] != "0.0";
+        let wrong: Vec<_> = lines
+            .iter()
+            .filter(|line| line[1] == name)
+            .filter(wrong)
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
     let output = directory("bench-quick");
     let path = output.to_str().expect("UTF-8");

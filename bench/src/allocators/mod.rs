@@ -6,7 +6,7 @@ mod scatterheap;
 
 pub use floor::Floor;
 pub use native::Native;
-pub use scatterheap::Scatterheap;
+pub use scatterheap::{Scatterheap, name_of_hardened};
 
 use crate::allocator::Resources;
 use crate::error::Result;

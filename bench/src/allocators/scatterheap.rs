@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use bench_kernels::blocks::{self, BlocksArguments};
 use bench_kernels::churn::{self, ChurnArguments};
 use heap_core::{Heap as DeviceHeap, class};
-use scatterheap_host::{Device, Grid, Heap};
+use scatterheap_host::{Device, Grid, Hardening, Heap};
 use simt::kernel::Kernel;
 
 /// Name in the table.
@@ -17,10 +17,21 @@ const NAME: &str = "scatterheap";
 #[derive(Debug)]
 pub struct Scatterheap {
     device: Device,
+    name: String,
     /// Stripes of a class at most, if they were chosen.
     stripes: Option<u32>,
+    hardening: Hardening,
     /// The heap, and as kernels take it.
     heap: Option<(Heap, DeviceHeap)>,
+}
+
+/// The name of a heap with these modes: `scatterheap+red-zones+poison`, or `scatterheap+all`.
+#[must_use]
+pub fn name_of_hardened(modes: Hardening) -> String {
+    if modes == Hardening::all() {
+        return format!("{NAME}+all");
+    }
+    format!("{NAME}+{}", modes.to_string().replace(',', "+"))
 }
 
 impl Scatterheap {
@@ -29,7 +40,9 @@ impl Scatterheap {
     pub fn new(device: &Device) -> Self {
         Self {
             device: device.clone(),
+            name: NAME.into(),
             stripes: None,
+            hardening: Hardening::NONE,
             heap: None,
         }
     }
@@ -41,8 +54,16 @@ impl Scatterheap {
         self
     }
 
+    /// With hardened modes, which are a part of the name then.
+    #[must_use]
+    pub fn hardened(mut self, modes: Hardening) -> Self {
+        self.name = name_of_hardened(modes);
+        self.hardening = modes;
+        self
+    }
+
     fn heap(&self) -> Result<&(Heap, DeviceHeap)> {
-        self.heap.as_ref().ok_or_else(|| Error::no_heap(NAME))
+        self.heap.as_ref().ok_or_else(|| Error::no_heap(&self.name))
     }
 
     unsafe fn launch<K>(&self, grid: Grid, request: &Request) -> Result<()>
@@ -62,7 +83,7 @@ impl Scatterheap {
 
 impl Allocator for Scatterheap {
     fn name(&self) -> &str {
-        NAME
+        &self.name
     }
 
     fn can(&self, _test: Test) -> bool {
@@ -77,6 +98,7 @@ impl Allocator for Scatterheap {
     fn rounded(&self, bytes: u64) -> Option<u64> {
         let (_, handle) = self.heap.as_ref()?;
         let layout = handle.layout();
+        let bytes = bytes + self.hardening.overhead();
         // Larger requests get whole pages.
         let rounded = match u32::try_from(bytes) {
             Ok(bytes) if bytes > 0 && bytes <= layout.largest_slot => {
@@ -93,7 +115,9 @@ impl Allocator for Scatterheap {
 
     fn create(&mut self, bytes: u64) -> Result<()> {
         self.heap = None;
-        let mut builder = Heap::builder(&self.device).capacity(bytes);
+        let mut builder = Heap::builder(&self.device)
+            .capacity(bytes)
+            .harden(self.hardening);
         if let Some(stripes) = self.stripes {
             builder = builder.stripes(stripes);
         }

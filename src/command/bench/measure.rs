@@ -7,8 +7,8 @@ use crate::command::output::note;
 use crate::command::progress::Progress;
 use crate::command::{Common, WORKER};
 use anyhow::{Context, Result, bail};
-use scatterheap::{Device, Selector};
-use scatterheap_bench::allocators::{Floor, Native, Scatterheap};
+use scatterheap::{Device, Hardening, Selector};
+use scatterheap_bench::allocators::{Floor, Native, Scatterheap, name_of_hardened};
 use scatterheap_bench::peer::{Peer, Workers};
 use scatterheap_bench::{Allocator, Case, Event, Plan, Row, Settings, Test, module};
 use serde::Serialize;
@@ -71,14 +71,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
     let plan = plan(common, arguments, &device)?;
     let workers = workers(&device, arguments)?;
     let peers = workers.find(&arguments.peer)?;
-    let chosen = Chosen::new(&device, &peers, &arguments.allocator)?;
+    let chosen = Chosen::new(&device, &peers, arguments)?;
     let peers: Vec<_> = peers.iter().filter(|peer| chosen.has(&peer.name)).collect();
     // A heap that cannot be made is refused here, before anything is measured.
     Scatterheap::new(&device)
         .stripes(plan.stripes)
         .create(plan.heap_bytes)?;
     module::load(&device)?;
-    let mut allocators = chosen.allocators(&device, plan.stripes);
+    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden);
     let progress = Progress::new(common, "");
     let of_ours = workload_of_ours(&plan, &allocators);
     let of_a_peer = workload_of_a_peer(&plan);
@@ -194,10 +194,20 @@ struct Chosen(Vec<String>);
 
 impl Chosen {
     /// All that there are, if no names are given.
-    fn new(device: &Device, peers: &[Peer], names: &[String]) -> Result<Self> {
+    fn new(device: &Device, peers: &[Peer], arguments: &Arguments) -> Result<Self> {
+        let names = &arguments.allocator;
+        let hardened: Vec<String> = arguments
+            .harden
+            .iter()
+            .map(|modes| name_of_hardened(*modes))
+            .collect();
         let ours = [FLOOR, OURS, Native::name_on(device)].map(str::to_owned);
         let peers = peers.iter().map(|peer| peer.name.clone());
-        let known: Vec<String> = ours.into_iter().chain(peers).collect();
+        let known: Vec<String> = ours
+            .into_iter()
+            .chain(hardened.clone())
+            .chain(peers)
+            .collect();
         let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
         let is_known = |name: &str| known.iter().any(|known| known == name);
         if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
@@ -206,8 +216,12 @@ impl Chosen {
                 "`{unknown}` is no allocator here: choose from {known}, or give a plug-in by --peer"
             );
         }
-        let wanted =
-            |name: &String| name == FLOOR || names.is_empty() || names.contains(&name.as_str());
+        let wanted = |name: &String| {
+            name == FLOOR
+                || names.is_empty()
+                || names.contains(&name.as_str())
+                || hardened.contains(name)
+        };
         Ok(Self(known.into_iter().filter(wanted).collect()))
     }
 
@@ -215,13 +229,23 @@ impl Chosen {
         self.0.iter().any(|chosen| chosen == name)
     }
 
-    fn allocators(&self, device: &Device, stripes: Option<u32>) -> Vec<Box<dyn Allocator>> {
-        let all: [Box<dyn Allocator>; 3] = [
+    fn allocators(
+        &self,
+        device: &Device,
+        stripes: Option<u32>,
+        harden: &[Hardening],
+    ) -> Vec<Box<dyn Allocator>> {
+        let hardened = harden.iter().map(|modes| -> Box<dyn Allocator> {
+            Box::new(Scatterheap::new(device).stripes(stripes).hardened(*modes))
+        });
+        let plain: [Box<dyn Allocator>; 3] = [
             Box::new(Floor::new(device)),
             Box::new(Scatterheap::new(device).stripes(stripes)),
             Box::new(Native::new(device)),
         ];
-        all.into_iter()
+        plain
+            .into_iter()
+            .chain(hardened)
             .filter(|allocator| self.has(allocator.name()))
             .collect()
     }

@@ -14,6 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 pub use measure::Interrupted;
 pub(super) use measure::stop_by_signal;
 use measure::{Failure, Measured};
+use scatterheap::Hardening;
 use scatterheap_bench::Test;
 use std::path::PathBuf;
 
@@ -74,6 +75,10 @@ pub struct Arguments {
     /// Stripes of scatterheap's size classes at most [default: one for each multiprocessor]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     stripes: Option<u32>,
+    /// Hardened modes, such as `poison` or `red-zones,tags` or `all`: measures a heap that has them
+    /// beside the plain one; may be given several times
+    #[arg(long, value_name = "MODES")]
+    harden: Vec<Hardening>,
     /// Shared library of another allocator; may be given several times
     #[arg(long, value_name = "LIBRARY")]
     peer: Vec<PathBuf>,

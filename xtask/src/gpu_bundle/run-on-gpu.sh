@@ -10,13 +10,14 @@
 #   STEP_SECONDS=N     a step that takes longer has failed    [1800]
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
-#   ONLY=WORDS         the groups to run, of: info tests stress litmus exhaustion soak sanitizer replay bench
+#   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
 #
 # Runs of the soak with the same OUT add up. The exit code is 1 if anything failed.
 set -uo pipefail
 
 threads=1048576
 heap=16GiB
+grown=100GiB
 tries=100000000
 soak_pairs=${SOAK_PAIRS:-100000000000}
 soak_seconds=${SOAK_SECONDS:-600}
@@ -30,6 +31,7 @@ for argument in "$@"; do
       quick=yes
       threads=65536
       heap=1GiB
+      grown=4GiB
       tries=1000000
       soak_pairs=${SOAK_PAIRS:-100000000}
       soak_seconds=${SOAK_SECONDS:-30}
@@ -136,6 +138,22 @@ if wanted tests; then
 fi
 if wanted stress; then
   both stress stress --threads "$threads" --heap "$heap"
+fi
+if wanted hardened; then
+  both stress-hardened stress --threads "$threads" --heap "$heap" --harden red-zones,poison,zero,quarantine,tags
+  # A million of each kind of misuse among ten million good calls.
+  both misuse stress misuse --threads "$threads" --heap "$heap"
+  both misuse-hardened stress misuse --threads "$threads" --heap "$heap" \
+    --harden red-zones,poison,zero,quarantine,tags
+  step "bench hardened" bench-hardened.txt "$command" bench uniform mixed churn --device "$device" \
+    --allocator scatterheap --harden red-zones --harden poison --harden zero --harden quarantine \
+    --harden tags --harden red-zones,poison,zero,quarantine,tags --output "$out/bench-hardened" \
+    ${quick:+--quick}
+fi
+if wanted growth; then
+  # From 64 MiB to as much as is said, in one kernel: exhaust fills it wholly.
+  both growth-live stress exhaust mixed --threads "$threads" --heap 64MiB --max-heap "$grown" --growth live
+  both growth-between stress mixed --threads "$threads" --heap 64MiB --max-heap "$heap" --growth between-launches
 fi
 if wanted litmus; then
   # Each variant by itself: what one finds does not keep the others from running.
