@@ -1,23 +1,17 @@
-//! A heap on a device.
+//! How a heap is to be, and the memory that it gets.
 
-use crate::device::{Device, Grid};
+use super::{Heap, Pages, page_memory};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::growth::{Growing, Growth, Plan};
 use crate::hardening;
 use crate::memory::Memory;
-use crate::snapshot::Snapshot;
-use bytemuck::bytes_of;
+use heap_core::COUNT_BYTES;
 use heap_core::hardened::Hardening;
-use heap_core::inspect::{self, InspectError, MisuseReport};
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
-use heap_core::{COUNT_BYTES, Core, Heap as Handle};
-use kernels::initialise::{Initialise, InitialiseArguments};
-use simt::kernel::Kernel;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Threads that write the metadata of a heap.
-const INITIALISERS: u32 = 1 << 18;
 /// Places of a quarantine where none are said.
 const QUARANTINED: u32 = 4096;
 /// Capacity where none is said.
@@ -243,34 +237,6 @@ fn lay_out(capacity: u64, stripes: u32) -> Result<Layout> {
     })
 }
 
-/// Bytes to allocate for the pages, so that they can begin at a multiple of their size.
-fn page_memory(layout: &Layout) -> u64 {
-    layout.capacity + layout.page_bytes()
-}
-
-/// A heap on a device, from which kernels allocate by its handle.
-#[derive(Debug)]
-pub struct Heap {
-    device: Device,
-    layout: Layout,
-    metadata: Memory,
-    pub(crate) pages: Pages,
-    flags: u32,
-    /// How often the heap was reset.
-    generation: AtomicU32,
-    /// Of the quarantine.
-    ring: Option<Memory>,
-}
-
-/// Where the pages of a heap are.
-#[derive(Debug)]
-pub(crate) enum Pages {
-    /// All of them in one piece of memory.
-    Whole(Memory),
-    /// In memory that grows.
-    Growing(Growing),
-}
-
 impl Heap {
     /// Begins to build a heap on a device.
     pub fn builder(device: &Device) -> HeapBuilder<'_> {
@@ -286,224 +252,5 @@ impl Heap {
             hardening: Hardening::NONE,
             quarantine: QUARANTINED,
         }
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// Bytes that can be allocated; it may become more if the heap grows.
-    #[must_use]
-    pub fn capacity(&self) -> u64 {
-        match &self.pages {
-            Pages::Whole(_) => self.layout.capacity,
-            Pages::Growing(growing) => growing.pieces.capacity(),
-        }
-    }
-
-    /// Bytes that can be allocated once the heap has grown as far as it may.
-    #[must_use]
-    pub fn max_capacity(&self) -> u64 {
-        self.layout.capacity
-    }
-
-    /// Pages that have memory.
-    pub(crate) fn page_count(&self) -> u32 {
-        u32::try_from(self.capacity() >> self.layout.page_shift).unwrap_or(u32::MAX)
-    }
-
-    /// Shape of the heap, once it has grown as far as it may.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Address of the first page.
-    #[must_use]
-    pub fn base(&self) -> u64 {
-        match &self.pages {
-            Pages::Whole(memory) => memory.address().next_multiple_of(self.layout.page_bytes()),
-            Pages::Growing(growing) => growing.pieces.base(),
-        }
-    }
-
-    /// The heap as kernels on `device` take it in their arguments.
-    ///
-    /// # Errors
-    ///
-    /// If that is not the heap's device, or the heap was lost.
-    pub fn handle_on(&self, device: &Device) -> Result<Handle> {
-        if !self.device.is_same(device) {
-            return Err(Error::WrongDevice {
-                heap: self.device.label(),
-                used: device.label(),
-            });
-        }
-        self.check()?;
-        Ok(*self.fixed_core().heap())
-    }
-
-    /// The heap as kernels on its own device take it in their arguments.
-    ///
-    /// # Errors
-    ///
-    /// If the heap was lost.
-    pub fn handle(&self) -> Result<Handle> {
-        self.handle_on(&self.device)
-    }
-
-    /// The head of the heap, but for what it says of growth: that is not in handles.
-    fn fixed_core(&self) -> Core {
-        Core::new(
-            self.layout,
-            self.metadata.address(),
-            self.base(),
-            self.flags,
-        )
-        .of_generation(self.generation.load(Ordering::SeqCst))
-        .with_quarantine(
-            self.ring.as_ref().map_or(0, Memory::address),
-            self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8),
-        )
-    }
-
-    pub(crate) fn flags(&self) -> u32 {
-        self.flags
-    }
-
-    /// The pages that have memory.
-    pub(crate) fn user_memory(&self) -> Memory {
-        // SAFETY: the heap owns the memory, and lives longer than who asks.
-        unsafe { self.device.adopt(self.base(), self.capacity()) }
-    }
-
-    fn core(&self) -> Core {
-        let core = self.fixed_core();
-        match &self.pages {
-            Pages::Whole(_) => core,
-            Pages::Growing(growing) => core.growing(growing.pieces.constants()),
-        }
-    }
-
-    pub(crate) fn metadata(&self) -> &Memory {
-        &self.metadata
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.metadata.is_alive() {
-            Ok(())
-        } else {
-            Err(Error::HeapLost)
-        }
-    }
-
-    /// Launches a kernel on the heap's device. A heap that grows between launches grows before, if a
-    /// request found no memory since the last launch.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Device::launch`], and if the heap was lost.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Device::launch`].
-    pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
-        self.check()?;
-        self.attend()?;
-        // SAFETY: as the caller promises.
-        unsafe { self.device.launch::<K>(grid, arguments) }
-    }
-
-    /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
-    /// stale then: what is tried through them is refused and counted, see
-    /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale).
-    ///
-    /// # Errors
-    ///
-    /// If the device fails.
-    pub fn reset(&self) -> Result<()> {
-        self.check()?;
-        self.device.synchronize()?;
-        // SeqCst: nothing depends on it but the next handle.
-        self.generation.fetch_add(1, Ordering::SeqCst);
-        self.make_empty()
-    }
-
-    /// Writes the metadata of an empty heap.
-    fn make_empty(&self) -> Result<()> {
-        if let Some(ring) = &self.ring {
-            ring.clear()?;
-        }
-        if let Pages::Growing(growing) = &self.pages {
-            growing.pieces.begin();
-        }
-        let core = self.core();
-        self.metadata.write(0, bytes_of(&core))?;
-        let arguments = InitialiseArguments { heap: *core.heap() };
-        // SAFETY: the head was just written for this memory, which nobody uses.
-        unsafe {
-            self.device
-                .launch::<Initialise>(Grid::of(INITIALISERS), &arguments)?;
-        }
-        self.device.synchronize()?;
-        // SAFETY: nothing is handed out.
-        unsafe { self.poison_pages(0, self.page_count()) }
-    }
-
-    /// Makes a new, empty heap of the same shape after the device faulted; recovers the device
-    /// first. A heap that was not lost is reset.
-    ///
-    /// # Errors
-    ///
-    /// If the driver does not give the device back ([`Error::NotRecoverable`]: as it is with GPUs
-    /// today, only a new process helps), or a heap in the caller's region was lost.
-    pub fn rebuild(&mut self) -> Result<()> {
-        self.device.recover()?;
-        if !self.metadata.is_alive() {
-            if !self.metadata.is_owned() {
-                return Err(Error::RegionLost);
-            }
-            let metadata = self.device.allocate(self.layout.metadata_bytes)?;
-            self.pages = match &self.pages {
-                Pages::Whole(_) => Pages::Whole(self.device.allocate(page_memory(&self.layout))?),
-                Pages::Growing(growing) => Pages::Growing(Growing::new(
-                    &self.device,
-                    self.layout,
-                    growing.pieces.plan(),
-                )?),
-            };
-            let places = self.ring.as_ref().map_or(0, |ring| ring.bytes() / 8);
-            let places = u32::try_from(places).unwrap_or(0);
-            self.ring = hardening::make_ring(&self.device, self.hardening(), places)?;
-            self.metadata = metadata;
-        }
-        self.reset()
-    }
-
-    /// Reads back what the heap holds, after all launches.
-    ///
-    /// # Errors
-    ///
-    /// If the device fails, or the metadata make no sense.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        self.check()?;
-        self.device.synchronize()?;
-        let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
-        let content = inspect::Snapshot::new(self.metadata.read(0, length)?)?;
-        if !content.is_of(&self.core()) {
-            return Err(InspectError::Head.into());
-        }
-        Ok(Snapshot::new(content, &self.device))
-    }
-
-    /// How the heap was misused since it was made or reset, after all launches.
-    ///
-    /// # Errors
-    ///
-    /// As for [`snapshot`](Self::snapshot).
-    pub fn misuse_report(&self) -> Result<MisuseReport> {
-        Ok(self.snapshot()?.misuse_report())
     }
 }
