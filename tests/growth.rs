@@ -409,3 +409,46 @@ fn pages_are_poisoned_before_a_running_kernel_can_have_them() {
     let report = heap.misuse_report().expect("the heap is there");
     assert_eq!(report.count(Misuse::UseAfterFree), 0, "{report}");
 }
+
+#[test]
+fn any_capacities_will_do() {
+    for_each_device("odd capacities", |device| {
+        let bounds = [
+            (MIB + 1, 3 * MIB + 12_345),
+            (5 * MIB + 65_537, 200 * MIB - 1),
+            (MIB, 8 * GIB),
+            (3 * MIB, 3 * MIB),
+        ];
+        for (capacity, most) in bounds {
+            for growth in [Growth::Live, Growth::BetweenLaunches] {
+                let heap = Heap::builder(device)
+                    .capacity(capacity)
+                    .max_capacity(most)
+                    .growth(growth)
+                    .build()
+                    .expect("there is memory");
+                assert!((capacity..=heap.max_capacity()).contains(&heap.capacity()));
+                let first = heap.capacity();
+                assert!(takes_whole(&heap), "{capacity} of {most}");
+                for step in [1, 70_001, MIB + 3] {
+                    let before = heap.capacity();
+                    match heap.grow(step) {
+                        Ok(grown) => assert!(grown >= before + step, "{grown}"),
+                        Err(Error::CannotGrow { .. }) => assert_eq!(heap.capacity(), before),
+                        Err(error) => panic!("{error}"),
+                    }
+                    assert!(takes_whole(&heap), "{capacity} of {most} and {step}");
+                }
+                // Of many sizes, so that every class wants pages of its own.
+                let mixed = Allocations::new(&heap, 200, sizes(16, 4096));
+                assert!(heap.growth() != Growth::Live || mixed.nulls() == 0 || most < 8 * MIB);
+                mixed.fill();
+                assert_eq!(mixed.check_and_free(), 0);
+                // SAFETY: no kernel runs.
+                let left = unsafe { heap.shrink() }.expect("the device works");
+                assert_eq!(left, first);
+                assert_empty(&heap);
+            }
+        }
+    });
+}

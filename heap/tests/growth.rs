@@ -5,6 +5,7 @@ mod host_heap;
 use host_heap::HostHeap;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::layout::MIN_CAPACITY;
+use std::alloc::Layout as Request;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -110,4 +111,12 @@ fn pages_that_came_too_late_to_be_admitted_are_retracted() {
     assert_eq!(mailbox.request(), FIRST_PAGES + 1);
     // SAFETY: the block is this thread's.
     unsafe { heap.free(first) };
+}
+
+#[test]
+fn an_alignment_that_no_page_has_is_no_reason_to_grow() {
+    let (mailbox, host) = half_a_heap(Duration::from_secs(60));
+    let request = Request::from_size_align(64, 1 << 60).expect("a power of two");
+    assert!(host.heap().aligned_alloc(request).is_null());
+    assert_eq!(mailbox.request(), 0);
 }

@@ -164,7 +164,7 @@ impl Heap {
             unsafe { self.launch::<K>(grid, arguments)? };
             self.device().synchronize()?;
             launches += 1;
-            let failed = self.failed_requests()? - before;
+            let failed = self.failed_requests()?.saturating_sub(before);
             if failed == 0 || !self.double()? {
                 return Ok(GrownLaunch {
                     launches,
