@@ -181,13 +181,13 @@ impl Core {
     pub(crate) fn await_growth(&self, seen: u32, pages: u32) -> bool {
         let start = time::now();
         let mut nap = NAP;
-        let wanted = self.wish_beyond(seen, pages);
-        let mut must_ask = self.want(wanted);
+        let total = self.wish_beyond(seen, pages);
+        let mut must_ask = self.want(total);
         loop {
             if self.admitted() > seen {
                 return true;
             }
-            match self.ask(wanted) {
+            match self.ask(total) {
                 Outcome::Grown => return true,
                 Outcome::Closed => return self.admitted() > seen,
                 Outcome::Pending => must_ask = false,
