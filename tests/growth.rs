@@ -5,10 +5,13 @@ mod allocations;
 mod devices;
 
 use allocations::{Allocations, assert_empty, sizes, takes_whole};
+use bytemuck::{Pod, Zeroable};
 use devices::for_each_device;
 use scatterheap::kernels::tally::Count;
+use scatterheap::simt::{kernel, thread, time};
 use scatterheap::stress::{self, Settings, Workload};
-use scatterheap::{Device, Error, Growth, Heap};
+use scatterheap::{Device, Error, Grid, Growth, Hardening, Heap, Misuse};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -278,4 +281,174 @@ fn a_request_of_a_heap_that_does_not_grow_at_once_does_not_wait() {
     assert!(blocks.nulls() > 0);
     blocks.free();
     assert_empty(&heap);
+}
+
+#[test]
+fn a_request_for_more_than_the_device_has_does_not_end_growth() {
+    for_each_device("growth after a refusal", |device| {
+        for growth in [Growth::Live, Growth::BetweenLaunches] {
+            let free = device.memory_info().expect("the device tells").free;
+            let heap = Heap::builder(device)
+                .capacity(16 * MIB)
+                .max_capacity(2 * free)
+                .growth(growth)
+                .build()
+                .expect("addresses are free");
+            let most = free + free / 2;
+            let too_large = Allocations::new(&heap, 1, sizes(most, most));
+            assert_eq!(too_large.nulls(), 1);
+            let nulls = || {
+                let blocks = Allocations::new(&heap, 64, sizes(MIB, MIB));
+                blocks.free();
+                blocks.nulls()
+            };
+            // Between launches it doubles once for each that fails.
+            let launches = if heap.growth() == Growth::Live { 1 } else { 4 };
+            let left = (0..launches).map(|_| nulls()).last();
+            assert_eq!(left, Some(0), "{:?}", heap.growth_notice());
+        }
+    });
+}
+
+#[test]
+fn what_was_asked_for_before_a_reset_is_wanted_no_more() {
+    for_each_device("growth over a reset", |device| {
+        let heap = heap(device, Growth::BetweenLaunches);
+        let (capacity, _) = from_and_to(device);
+        let blocks = Allocations::new(&heap, threads_for(capacity, 512, 1.5), sizes(16, 512));
+        assert!(blocks.nulls() > 0);
+        let before = heap.capacity();
+        heap.reset().expect("the device works");
+        let few = Allocations::new(&heap, 10, sizes(16, 512));
+        assert_eq!((few.nulls(), heap.capacity()), (0, before));
+    });
+}
+
+/// How long [`Hoard`] tries, in nanoseconds.
+const HOARDING: u64 = 300_000_000;
+/// Blocks that it has at most, and their bytes.
+const HOARD: usize = 20_000;
+const HOARDED: u64 = 1000;
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct HoardArguments {
+    heap: scatterheap::heap::Heap,
+    /// Address of a word that becomes 1 once it runs.
+    running: u64,
+    /// Address of a word: blocks that are not as they were left.
+    corrupt: u64,
+    /// Addresses of words for the blocks.
+    blocks: u64,
+}
+
+kernel! {
+    /// Allocates for a while, whether there is memory or not, and then looks at its blocks.
+    struct Hoard = "test_kernel_hoard";
+    fn body(arguments: &HoardArguments) {
+        if thread::index_1d() != 0 {
+            return;
+        }
+        // SAFETY: the test gave the addresses of its own words; the blocks are this thread's.
+        unsafe {
+            (*(arguments.running as *const AtomicU64)).store(1, Ordering::SeqCst);
+            let blocks = arguments.blocks as *mut *mut u64;
+            let (start, mut count) = (time::now(), 0);
+            while time::now() - start < HOARDING && count < HOARD {
+                let block = arguments.heap.malloc(HOARDED).cast::<u64>();
+                if !block.is_null() {
+                    block.add(60).write(block as u64);
+                    blocks.add(count).write(block);
+                    count += 1;
+                }
+            }
+            while time::now() - start < HOARDING {}
+            for index in 0..count {
+                let block = blocks.add(index).read();
+                if block.add(60).read() != block as u64 {
+                    *(arguments.corrupt as *mut u64) += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The kernel is this test's own, so it runs on the CPU alone.
+#[test]
+fn pages_are_poisoned_before_a_running_kernel_can_have_them() {
+    let device = Device::cpu_with_threads(4);
+    let heap = Heap::builder(&device)
+        .capacity(MIB)
+        .max_capacity(64 * MIB)
+        .harden(Hardening::POISON)
+        .build()
+        .expect("there is memory");
+    let (running, mut blocks) = (AtomicU64::new(0), vec![0_u64; HOARD]);
+    let corrupt = AtomicU64::new(0);
+    let arguments = HoardArguments {
+        heap: heap.handle().expect("the heap is there"),
+        running: &raw const running as u64,
+        corrupt: &raw const corrupt as u64,
+        blocks: blocks.as_mut_ptr() as u64,
+    };
+    let grid = Grid {
+        blocks: 1,
+        block_dim: 1,
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: all of it outlives the launch.
+            unsafe { heap.launch::<Hoard>(grid, &arguments) }.expect("the kernel runs");
+        });
+        while running.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        heap.grow(60 * MIB).expect("there is memory");
+    });
+    assert_eq!(corrupt.load(Ordering::SeqCst), 0);
+    let report = heap.misuse_report().expect("the heap is there");
+    assert_eq!(report.count(Misuse::UseAfterFree), 0, "{report}");
+}
+
+#[test]
+fn any_capacities_will_do() {
+    for_each_device("odd capacities", |device| {
+        let bounds = [
+            (MIB + 1, 3 * MIB + 12_345),
+            (5 * MIB + 65_537, 200 * MIB - 1),
+            (MIB, 8 * GIB),
+            (3 * MIB, 3 * MIB),
+        ];
+        for (capacity, most) in bounds {
+            for growth in [Growth::Live, Growth::BetweenLaunches] {
+                let heap = Heap::builder(device)
+                    .capacity(capacity)
+                    .max_capacity(most)
+                    .growth(growth)
+                    .build()
+                    .expect("there is memory");
+                assert!((capacity..=heap.max_capacity()).contains(&heap.capacity()));
+                let first = heap.capacity();
+                assert!(takes_whole(&heap), "{capacity} of {most}");
+                for step in [1, 70_001, MIB + 3] {
+                    let before = heap.capacity();
+                    match heap.grow(step) {
+                        Ok(grown) => assert!(grown >= before + step, "{grown}"),
+                        Err(Error::CannotGrow { .. }) => assert_eq!(heap.capacity(), before),
+                        Err(error) => panic!("{error}"),
+                    }
+                    assert!(takes_whole(&heap), "{capacity} of {most} and {step}");
+                }
+                // Of many sizes, so that every class wants pages of its own.
+                let mixed = Allocations::new(&heap, 200, sizes(16, 4096));
+                assert!(heap.growth() != Growth::Live || mixed.nulls() == 0 || most < 8 * MIB);
+                mixed.fill();
+                assert_eq!(mixed.check_and_free(), 0);
+                // SAFETY: no kernel runs.
+                let left = unsafe { heap.shrink() }.expect("the device works");
+                assert_eq!(left, first);
+                assert_empty(&heap);
+            }
+        }
+    });
 }

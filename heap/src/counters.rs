@@ -12,8 +12,8 @@ pub enum Failure {
     Exhausted = 0,
     /// Enough pages are free, but not side by side as asked.
     Fragmented = 1,
-    /// The request is larger than the heap, overflows, or has an alignment that is no power of
-    /// two.
+    /// The request is larger than the heap may ever be, overflows, or has an alignment that is no
+    /// power of two, or larger than that of any place for it in the heap.
     Impossible = 2,
     /// Metadata that a stray write has changed: what they say cannot be, or keeps a request
     /// searching for what is not there. Counted where the allocator comes upon them, so it may be

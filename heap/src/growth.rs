@@ -73,8 +73,11 @@ pub struct Answer {
     pub closed: bool,
 }
 
-/// Flag beside the pages of an answer.
-const CLOSED: u64 = 1 << 32;
+/// Above the pages of an answer stands its limit: who wants the heap to have as many pages, or more,
+/// gets none.
+const LIMIT_SHIFT: u32 = 32;
+/// No such limit is known.
+const NO_LIMIT: u32 = u32::MAX;
 
 impl Mailbox {
     /// A mailbox with an answer and no request.
@@ -105,18 +108,26 @@ impl Mailbox {
 
     /// Answers. Written by the host, once the memory is there.
     pub fn answer(&self, answer: Answer) {
-        let flag = if answer.closed { CLOSED } else { 0 };
-        // Releases the mapping to the thread that admits the pages.
-        self.answer.0.store(u64::from(answer.pages) | flag);
+        self.write(answer.pages, if answer.closed { 0 } else { NO_LIMIT });
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
-    fn read_answer(&self) -> Answer {
+    /// Answers that `request` pages cannot be had, but `pages` have memory. Who wants fewer than
+    /// `request` may ask for them. Written by the host.
+    pub fn refuse(&self, pages: u32, request: u32) {
+        self.write(pages, request);
+    }
+
+    fn write(&self, pages: u32, limit: u32) {
+        // Releases the mapping to the thread that admits the pages.
+        let word = u64::from(pages) | u64::from(limit) << LIMIT_SHIFT;
+        self.answer.0.store(word);
+    }
+
+    /// Pages that have memory, and the limit.
+    #[allow(clippy::cast_possible_truncation, reason = "two halves")]
+    fn read_answer(&self) -> (u32, u32) {
         let word = self.answer.0.load();
-        Answer {
-            pages: word as u32,
-            closed: word & CLOSED != 0,
-        }
+        (word as u32, (word >> LIMIT_SHIFT) as u32)
     }
 }
 
@@ -170,12 +181,13 @@ impl Core {
     pub(crate) fn await_growth(&self, seen: u32, pages: u32) -> bool {
         let start = time::now();
         let mut nap = NAP;
-        let mut must_ask = self.want(seen, pages);
+        let total = self.wish_beyond(seen, pages);
+        let mut must_ask = self.want(total);
         loop {
             if self.admitted() > seen {
                 return true;
             }
-            match self.ask() {
+            match self.ask(total) {
                 Outcome::Grown => return true,
                 Outcome::Closed => return self.admitted() > seen,
                 Outcome::Pending => must_ask = false,
@@ -199,21 +211,27 @@ impl Core {
         }
         let (admitted, free) = (self.admitted(), self.free_pages().count());
         if free < admitted / share && admitted < self.layout().page_count {
-            self.want(admitted, 1);
-            self.ask();
+            let wanted = self.wish_beyond(admitted, 1);
+            self.want(wanted);
+            self.ask(wanted);
         }
     }
 
-    /// Wants `pages` pages more than `seen`. True if nobody wanted as many before.
-    fn want(&self, seen: u32, pages: u32) -> bool {
-        let wanted = seen.saturating_add(pages).min(self.layout().page_count);
+    /// Pages that the heap should have in all, to have `pages` more than `seen`.
+    fn wish_beyond(&self, seen: u32, pages: u32) -> u32 {
+        seen.saturating_add(pages).min(self.layout().page_count)
+    }
+
+    /// Wants the heap to have `wanted` pages. True if nobody wanted as many before.
+    fn want(&self, wanted: u32) -> bool {
         // Relaxed: a number that only tells the host how much to map.
         let shared = &self.globals().shared;
         shared.wanted.fetch_max(wanted, Ordering::Relaxed) < wanted
     }
 
     /// Tells the host what is wanted, and admits what it answers, unless another thread is at it.
-    fn ask(&self) -> Outcome {
+    /// The caller wants the heap to have `own` pages.
+    fn ask(&self, own: u32) -> Outcome {
         let shared = &self.globals().shared;
         // Relaxed: a glance that spares most of many waiting threads the atomic that follows.
         let is_taken = shared.lease.load(Ordering::Relaxed) != 0;
@@ -223,18 +241,15 @@ impl Core {
         }
         // SAFETY: the mailbox of a heap that grows lives as long as the heap.
         let mailbox = unsafe { &*(self.growth().mailbox as *const Mailbox) };
-        let wanted = shared.wanted.load(Ordering::Relaxed);
-        if mailbox.request() < wanted {
-            mailbox.request.0.store(u64::from(wanted));
-        }
-        let answer = mailbox.read_answer();
-        let pages = answer.pages.min(self.layout().page_count);
+        let (pages, limit) = mailbox.read_answer();
+        self.post(mailbox, own, limit);
+        let pages = pages.min(self.layout().page_count);
         // Relaxed: only the holder of the lease changes it.
         let admitted = shared.admitted.load(Ordering::Relaxed);
         let outcome = if pages > admitted {
             self.admit(admitted, pages);
             Outcome::Grown
-        } else if answer.closed {
+        } else if own >= limit {
             Outcome::Closed
         } else {
             Outcome::Pending
@@ -242,6 +257,27 @@ impl Core {
         // Release: pairs with the acquire of the next holder.
         shared.lease.store(0, Ordering::Release);
         outcome
+    }
+
+    /// Writes into the mailbox what is wanted; `own` is what the holder of the lease wants, who
+    /// calls.
+    ///
+    /// What cannot be had must not stand in the way of what can: a request that was refused gives way
+    /// to a smaller one. Otherwise it stands, and the host tries again.
+    fn post(&self, mailbox: &Mailbox, own: u32, limit: u32) {
+        let shared = &self.globals().shared;
+        // Relaxed, all: a number that only tells the host how much to map. One that the store
+        // forgets is posted by who wanted it, who asks until it had the lease.
+        let mut wanted = shared.wanted.load(Ordering::Relaxed);
+        let gives_way = wanted >= limit && own < limit && own > 0;
+        if gives_way {
+            wanted = own;
+            shared.wanted.store(own, Ordering::Relaxed);
+        }
+        let posted = mailbox.request();
+        if posted < wanted || posted < own || gives_way {
+            mailbox.request.0.store(u64::from(wanted.max(own)));
+        }
     }
 
     /// Makes pages `from..to`, which have memory now, free pages.
@@ -258,14 +294,15 @@ impl Heap {
     pub fn admit_mapped(&self) {
         let core = self.core();
         if core.is_growing() {
-            while core.ask() == Outcome::Busy {
+            while core.ask(0) == Outcome::Busy {
                 time::nanosleep(NAP);
             }
         }
     }
 
-    /// Takes the pages from `first` on away from the heap if all of them are free, or in slabs
-    /// without a block; else nothing changes. Their memory can be unmapped after the launch.
+    /// Takes the pages from `first` on away from the heap if all of them are free, in slabs without
+    /// a block, or not admitted yet; else nothing changes. Their memory can be unmapped after the
+    /// launch.
     ///
     /// # Safety
     ///
@@ -273,17 +310,20 @@ impl Heap {
     #[must_use]
     pub unsafe fn retract(&self, first: u32) -> bool {
         let core = self.core();
-        let admitted = core.admitted();
-        if !core.is_growing() || first >= admitted {
+        if !core.is_growing() {
             return false;
         }
-        while core.reclaim_idle() {}
-        if !core.take_exactly(first, admitted - first) {
+        let admitted = core.admitted();
+        // Once is enough where nobody else is; and an end of it is not sure in a damaged heap.
+        core.reclaim_idle();
+        if first < admitted && !core.take_exactly(first, admitted - first) {
             return false;
         }
         let shared = &core.globals().shared;
         // Relaxed: nobody else is here. What was wanted was answered, or is wanted no more.
-        shared.admitted.store(first, Ordering::Relaxed);
+        shared
+            .admitted
+            .store(first.min(admitted), Ordering::Relaxed);
         shared.wanted.store(0, Ordering::Relaxed);
         true
     }

@@ -170,6 +170,13 @@ impl Core {
         Found::nothing(search.seen, count)
     }
 
+    /// Whether the heap, with all the pages that it may ever have, has `length` pages from an address on
+    /// that is a multiple of `alignment` (a power of two, in bytes).
+    pub(crate) fn has_place(&self, length: u32, alignment: u64) -> bool {
+        let first = RunSearch::new(self, length, alignment).phase;
+        first.saturating_add(length.into()) <= u64::from(self.layout().page_count)
+    }
+
     /// Takes the `length` pages from `first` on, for good; false if one of them is not free.
     pub(crate) fn take_exactly(&self, first: u32, length: u32) -> bool {
         let taken = claim_run(&self.free_pages(), first, length);

@@ -29,7 +29,10 @@ impl Core {
             return ptr::null_mut();
         }
         let counters = self.run_counters();
-        if bytes > self.capacity || !alignment.is_power_of_two() {
+        if bytes > self.capacity
+            || !alignment.is_power_of_two()
+            || !self.has_place(self.run_length(bytes), alignment)
+        {
             counters.count_failures(Failure::Impossible, 1);
             return ptr::null_mut();
         }

@@ -66,8 +66,12 @@ impl Heap {
             return Ok(());
         }
         let arguments = self.hardening_arguments(first, count)?;
+        // Not through the heap, which would look whether it must grow: perhaps it is about to.
         // SAFETY: as the caller promises.
-        unsafe { self.launch::<PoisonPages>(Grid::of(POISONERS), &arguments)? };
+        unsafe {
+            self.device()
+                .launch::<PoisonPages>(Grid::of(POISONERS), &arguments)?;
+        }
         self.device().synchronize()
     }
 

@@ -203,7 +203,7 @@ impl HostMemory {
     /// # Safety
     ///
     /// It must be as large, be valid when it is all zero, and allow that the device changes it:
-    /// a structure of atomics.
+    /// a structure of atomics. The device must not be recovered while it is used: that takes it away.
     #[must_use]
     pub unsafe fn get<T>(&self) -> &T {
         debug_assert!(size_of::<T>() as u64 <= self.bytes && align_of::<T>() <= 256);

@@ -98,9 +98,10 @@ impl Heap {
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         let growing = self.growing_or_refuse()?;
         self.check()?;
-        let before = self.page_count();
-        growing.pieces.grow(bytes)?;
-        self.admit(before)?;
+        growing
+            .pieces
+            .grow(bytes, &|first, count| self.prepare(first, count))?;
+        self.admit()?;
         self.device().synchronize()?;
         Ok(self.capacity())
     }
@@ -163,7 +164,7 @@ impl Heap {
             unsafe { self.launch::<K>(grid, arguments)? };
             self.device().synchronize()?;
             launches += 1;
-            let failed = self.failed_requests()? - before;
+            let failed = self.failed_requests()?.saturating_sub(before);
             if failed == 0 || !self.double()? {
                 return Ok(GrownLaunch {
                     launches,
@@ -203,19 +204,24 @@ impl Heap {
             watcher.attend();
             return Ok(());
         }
-        let before = self.page_count();
-        match growing.pieces.serve_request() {
-            Ok(true) => self.admit(before),
+        let prepare = |first, count| self.prepare(first, count);
+        match growing.pieces.serve_request(&prepare) {
+            Ok(true) => self.admit(),
             // A heap that cannot grow can be used as it is: requests will be answered with NULL.
             Ok(false) | Err(Error::OutOfMemory { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Lets the heap have the pages from page `before` on, which have memory now.
-    fn admit(&self, before: u32) -> Result<()> {
+    /// Makes pages that have memory now what the heap expects of free pages, before it knows of them:
+    /// a kernel that runs admits them as soon as the mailbox names them.
+    fn prepare(&self, first: u32, count: u32) -> Result<()> {
         // SAFETY: the heap does not know these pages yet.
-        unsafe { self.poison_pages(before, self.page_count() - before)? };
+        unsafe { self.poison_pages(first, count) }
+    }
+
+    /// Lets the heap have the pages that have memory now.
+    fn admit(&self) -> Result<()> {
         let arguments = AdmitArguments {
             heap: self.handle()?,
         };

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Less than this part of the pages free is little, for a heap that grows while kernels run.
 const LOW_WATER: u32 = 4;
 
+/// What is done to new pages before the device knows of them: given the first, and how many.
+pub(crate) type Prepare<'a> = dyn Fn(u32, u32) -> Result<()> + 'a;
+
 /// How a growing heap is to be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -63,7 +66,8 @@ impl Pieces {
             state: Mutex::default(),
         };
         pieces.answer(0);
-        pieces.map_to(&mut pieces.state(), pieces.pages_for(plan.capacity))?;
+        let first = pieces.pages_for(plan.capacity);
+        pieces.map_to(&mut pieces.state(), first, &|_, _| Ok(()))?;
         Ok(pieces)
     }
 
@@ -86,10 +90,12 @@ impl Pieces {
         self.state().failure.clone()
     }
 
-    /// Notes that the heap is made or reset now.
+    /// Notes that the heap is made or reset now: what was asked for before is wanted no more.
     pub fn begin(&self) {
         let mut state = self.state();
         state.pages_at_first = state.pages;
+        self.mailbox().clear_request();
+        self.answer(state.pages);
     }
 
     /// What the head of the heap says of its growth; it does not change between two resets.
@@ -121,14 +127,6 @@ impl Pieces {
         });
     }
 
-    /// Tells the device that no more will come.
-    fn close(&self, pages: u32) {
-        self.mailbox().answer(Answer {
-            pages,
-            closed: true,
-        });
-    }
-
     /// Pages that have at least `bytes`.
     fn pages_for(&self, bytes: u64) -> u32 {
         let pages = bytes.div_ceil(self.layout.page_bytes());
@@ -139,21 +137,30 @@ impl Pieces {
 
     /// Maps what the device asked for, if it asked for more than there is: at least twice of what
     /// there is. Gives whether it did.
-    pub fn serve_request(&self) -> Result<bool> {
+    ///
+    /// `prepare` is given the new pages, first and count, before the device knows of them.
+    pub fn serve_request(&self, prepare: &Prepare) -> Result<bool> {
         // Locked before the request is read: else it may be one from before the heap shrank.
         let mut state = self.state();
+        // A recovery of the device takes the mailbox with it.
+        if !self.range.is_alive() {
+            return Err(Error::HeapLost);
+        }
         let request = self.mailbox().request().min(self.layout.page_count);
         if request <= state.pages {
             return Ok(false);
         }
         let doubled = state.pages.saturating_mul(2).min(self.layout.page_count);
-        let mut mapped = self.map_to(&mut state, request.max(doubled));
+        let mut mapped = self.map_to(&mut state, request.max(doubled), prepare);
         if mapped.is_err() && request < doubled {
-            mapped = self.map_to(&mut state, request);
+            mapped = self.map_to(&mut state, request, prepare);
         }
         if let Err(error) = &mapped {
             state.failure = Some(error.to_string());
-            self.close(state.pages);
+            if self.range.is_alive() {
+                // Less may be had.
+                self.mailbox().refuse(state.pages, request);
+            }
         }
         mapped.map(|()| true)
     }
@@ -163,7 +170,7 @@ impl Pieces {
     /// # Errors
     ///
     /// If the heap may not be as large, or there is not enough memory: then nothing changes.
-    pub fn grow(&self, bytes: u64) -> Result<()> {
+    pub fn grow(&self, bytes: u64, prepare: &Prepare) -> Result<()> {
         let mut state = self.state();
         let now = u64::from(state.pages) << self.layout.page_shift;
         let asked = now.saturating_add(bytes);
@@ -174,11 +181,11 @@ impl Pieces {
                 most: self.layout.capacity,
             });
         }
-        self.map_to(&mut state, self.pages_for(asked))
+        self.map_to(&mut state, self.pages_for(asked), prepare)
     }
 
     /// Maps one piece behind the others, so that at least `pages` pages have memory.
-    fn map_to(&self, state: &mut State, pages: u32) -> Result<()> {
+    fn map_to(&self, state: &mut State, pages: u32, prepare: &Prepare) -> Result<()> {
         if pages <= state.pages {
             return Ok(());
         }
@@ -193,9 +200,15 @@ impl Pieces {
         self.range.map(begin, memory)?;
         // The last granule may have room for more pages.
         let there = u32::try_from(end(pages) >> self.layout.page_shift).unwrap_or(u32::MAX);
+        let there = there.clamp(pages, self.layout.page_count);
         let first = state.pages;
+        if let Err(error) = prepare(first, there - first) {
+            // SAFETY: nobody knows of these pages yet.
+            unsafe { self.range.unmap(begin)? };
+            return Err(error);
+        }
         state.pieces.push((first, begin));
-        state.pages = there.clamp(pages, self.layout.page_count);
+        state.pages = there;
         state.failure = None;
         self.answer(state.pages);
         Ok(())

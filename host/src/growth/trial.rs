@@ -16,6 +16,8 @@ const BLOCKS: u32 = 8;
 
 /// Whether memory that is mapped while a kernel runs can be used by that kernel.
 pub(crate) fn maps_beside_kernels(device: &Device) -> Result<bool> {
+    // Kernels that run already would keep this one waiting for longer than it is waited for.
+    device.synchronize()?;
     let granule = device.granule()?;
     let range = device.reserve(granule, granule)?;
     let shared = device.allocate_host(size_of::<Probe>() as u64)?;
