@@ -98,6 +98,14 @@ impl Mailbox {
         self.request.0.load() as u32
     }
 
+    /// Asks for `pages` pages in all, unless as many were asked for before. For the holder of the lease.
+    fn raise_request(&self, pages: u32) {
+        // Only a number: the host does nothing that relies on more than its value.
+        if self.request() < pages {
+            self.request.0.store(u64::from(pages));
+        }
+    }
+
     /// Forgets what was asked. For the host, while no kernel uses the heap.
     pub fn clear_request(&self) {
         self.request.0.store(0);
@@ -223,10 +231,8 @@ impl Core {
         }
         // SAFETY: the mailbox of a heap that grows lives as long as the heap.
         let mailbox = unsafe { &*(self.growth().mailbox as *const Mailbox) };
-        let wanted = shared.wanted.load(Ordering::Relaxed);
-        if mailbox.request() < wanted {
-            mailbox.request.0.store(u64::from(wanted));
-        }
+        // Relaxed: only a number, see `want`.
+        mailbox.raise_request(shared.wanted.load(Ordering::Relaxed));
         let answer = mailbox.read_answer();
         let pages = answer.pages.min(self.layout().page_count);
         // Relaxed: only the holder of the lease changes it.
@@ -247,8 +253,9 @@ impl Core {
     /// Makes pages `from..to`, which have memory now, free pages.
     fn admit(&self, from: u32, to: u32) {
         self.give_run(from, to - from);
-        // Release: who sees the number finds the pages.
-        self.globals().shared.admitted.store(to, Ordering::Release);
+        // Relaxed: it comes after the fence of `give_run`, and so releases what came before that: who
+        // acquires the number sees the pages counted, and searches until they are found.
+        self.globals().shared.admitted.store(to, Ordering::Relaxed);
     }
 }
 
