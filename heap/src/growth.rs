@@ -101,7 +101,16 @@ impl Mailbox {
         self.request.0.load() as u32
     }
 
-    /// Forgets what was asked. For the host, while no kernel uses the heap.
+    /// Asks for `pages` pages in all, unless as many were asked for before. For the holder of the lease.
+    fn raise_request(&self, pages: u32) {
+        // Only a number: the host does nothing that relies on more than its value.
+        if self.request() < pages {
+            self.request.0.store(u64::from(pages));
+        }
+    }
+
+    /// Forgets what was asked. For the holder of the lease, and for the host while no kernel uses the
+    /// heap.
     pub fn clear_request(&self) {
         self.request.0.store(0);
     }
@@ -266,25 +275,24 @@ impl Core {
     /// to a smaller one. Otherwise it stands, and the host tries again.
     fn post(&self, mailbox: &Mailbox, own: u32, limit: u32) {
         let shared = &self.globals().shared;
-        // Relaxed, all: a number that only tells the host how much to map. One that the store
+        // Relaxed, both: a number that only tells the host how much to map. One that the store
         // forgets is posted by who wanted it, who asks until it had the lease.
         let mut wanted = shared.wanted.load(Ordering::Relaxed);
         let gives_way = wanted >= limit && own < limit && own > 0;
         if gives_way {
             wanted = own;
             shared.wanted.store(own, Ordering::Relaxed);
+            mailbox.clear_request();
         }
-        let posted = mailbox.request();
-        if posted < wanted || posted < own || gives_way {
-            mailbox.request.0.store(u64::from(wanted.max(own)));
-        }
+        mailbox.raise_request(wanted.max(own));
     }
 
     /// Makes pages `from..to`, which have memory now, free pages.
     fn admit(&self, from: u32, to: u32) {
         self.give_run(from, to - from);
-        // Release: who sees the number finds the pages.
-        self.globals().shared.admitted.store(to, Ordering::Release);
+        // Relaxed: it comes after the fence of `give_run`, and so releases what came before that: who
+        // acquires the number sees the pages counted, and searches until they are found.
+        self.globals().shared.admitted.store(to, Ordering::Relaxed);
     }
 }
 

@@ -72,16 +72,20 @@ impl Ground {
     }
 
     fn with_stripes(capacity: u64, stripes: u32, watched_pages: u64) -> Arc<Self> {
-        Self::hardened(capacity, stripes, watched_pages, Hardening::NONE)
+        Arc::new(Self::of(HostHeap::new(capacity, stripes, 0), watched_pages))
     }
 
-    fn hardened(capacity: u64, stripes: u32, watched_pages: u64, modes: Hardening) -> Arc<Self> {
-        Arc::new(Self {
-            host: HostHeap::new(capacity, stripes, modes.flags()),
-            content: (0..watched_pages * SLOTS)
-                .map(|_| UnsafeCell::new(0))
-                .collect(),
-        })
+    /// With a quarantine of `places` places.
+    fn quarantined(places: u64) -> Arc<Self> {
+        let modes = Hardening::QUARANTINE.flags();
+        let host = HostHeap::with_quarantine(MIN_CAPACITY, modes, places);
+        Arc::new(Self::of(host, MIN_CAPACITY / PAGE))
+    }
+
+    fn of(host: HostHeap, watched_pages: u64) -> Self {
+        let content = (0..watched_pages * SLOTS).map(|_| UnsafeCell::new(0));
+        let content = content.collect();
+        Self { host, content }
     }
 
     fn heap(&self) -> &Heap {
@@ -795,10 +799,10 @@ fn double_free_races_with_reuse() {
     });
 }
 
-/// A heap with a quarantine in which nothing is left but a slab of one block that is handed out, and
-/// what is to be freed at the end.
-fn full_with_a_quarantine() -> (Arc<Ground>, u64, Vec<u64>) {
-    let ground = Ground::hardened(MIN_CAPACITY, 1, MIN_CAPACITY / PAGE, Hardening::QUARANTINE);
+/// A heap with a quarantine of `places` places in which nothing is left, one of its small blocks, and
+/// the others.
+fn full_with_a_quarantine(places: u64) -> (Arc<Ground>, u64, Vec<u64>) {
+    let ground = Ground::quarantined(places);
     let rest = ground.obtain(MIN_CAPACITY - PAGE - FRAME);
     let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT - FRAME)).collect();
     let block = blocks.pop().expect("a slab has slots");
@@ -813,7 +817,7 @@ const FRAME: u64 = 16;
 #[test]
 fn a_block_passes_through_the_quarantine() {
     explore(2, || {
-        let (ground, block, rest) = full_with_a_quarantine();
+        let (ground, block, rest) = full_with_a_quarantine(16);
         let other = spawn(&ground, move |ground| ground.spend(block));
         let mine = ground.malloc(SLOT - FRAME);
         mine.into_iter().for_each(|mine| ground.write(mine));
@@ -827,7 +831,7 @@ fn a_block_passes_through_the_quarantine() {
 #[test]
 fn what_is_in_the_quarantine_is_not_missed() {
     explore(2, || {
-        let (ground, block, rest) = full_with_a_quarantine();
+        let (ground, block, rest) = full_with_a_quarantine(16);
         ground.spend(block);
         let whole = Share { index: 0, count: 1 };
         let other = spawn(&ground, move |ground| ground.heap().drain_quarantine(whole));
@@ -835,6 +839,42 @@ fn what_is_in_the_quarantine_is_not_missed() {
         ground.write(mine);
         other.join().expect("no panic");
         finish(&ground, [mine].into_iter().chain(rest).collect());
+    });
+}
+
+/// The same of a run that another's free pushes out of the quarantine; a run, because it is taken
+/// without a fence, which would do for the exchange's acquire.
+#[test]
+fn a_run_pushed_out_of_the_quarantine_passes_the_content() {
+    explore(2, || {
+        let ground = Ground::quarantined(1);
+        let [mine, theirs] = [1, 1].map(|_| ground.obtain(PAGE - FRAME));
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE - FRAME);
+        let other = spawn(&ground, move |ground| ground.spend(theirs));
+        ground.spend(mine);
+        let run = ground.obtain(PAGE - FRAME);
+        ground.write(run);
+        other.join().expect("no panic");
+        finish(&ground, vec![run, rest]);
+    });
+}
+
+/// Who counts a block as given back finds it: that of a slab in no stripe, which only its class's set
+/// shows.
+#[test]
+fn what_another_gave_back_from_the_quarantine_is_not_missed() {
+    explore(1, || {
+        let ground = Ground::quarantined(1);
+        let mut blocks: Vec<_> = (0..2 * SLOTS)
+            .map(|_| ground.obtain(SLOT - FRAME))
+            .collect();
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE - FRAME);
+        ground.spend(blocks.remove(0));
+        let whole = Share { index: 0, count: 1 };
+        let other = spawn(&ground, move |ground| ground.heap().drain_quarantine(whole));
+        blocks.push(ground.obtain(SLOT - FRAME));
+        other.join().expect("no panic");
+        finish(&ground, blocks.into_iter().chain([rest]).collect());
     });
 }
 
@@ -1131,12 +1171,8 @@ impl GrowingGround {
             pages: FIRST_PAGES,
             low_water: 0,
         };
-        let ground = Ground {
-            host: HostHeap::growing(MIN_CAPACITY, 1, growth),
-            content: (0..u64::from(ALL_PAGES) * SLOTS)
-                .map(|_| UnsafeCell::new(0))
-                .collect(),
-        };
+        let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
+        let ground = Ground::of(host, u64::from(ALL_PAGES));
         Arc::new(Self { ground, mailbox })
     }
 
@@ -1194,6 +1230,22 @@ fn two_wait_for_growth_and_one_admits_the_pages() {
         for block in [block, mine, all] {
             growing.ground.free(block);
         }
+        growing.ground.finish();
+    });
+}
+
+#[test]
+fn growth_that_another_admitted_is_found() {
+    explore(2, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        growing.map(true);
+        let other = growing.clone();
+        let other = loom::thread::spawn(move || other.ground.heap().admit_mapped());
+        let block = growing.ground.obtain(PAGE);
+        other.join().expect("no panic");
+        growing.ground.free(block);
+        growing.ground.free(all);
         growing.ground.finish();
     });
 }

@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
-use scatterheap_simt::atomic::{DeviceAtomicU32, Ordering, fence};
+use scatterheap_simt::atomic::{DeviceAtomicU32, Ordering, SystemAtomicU64, fence};
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,22 +18,27 @@ fn line_of(text: &str) -> usize {
         .expect("there is one")
 }
 
-struct Letter {
+struct Letter<F> {
     content: UnsafeCell<u32>,
-    flag: DeviceAtomicU32,
+    flag: F,
 }
 
 // SAFETY: loom watches the content.
-unsafe impl Sync for Letter {}
+unsafe impl<F: Sync> Sync for Letter<F> {}
 // SAFETY: as above.
-unsafe impl Send for Letter {}
+unsafe impl<F: Send> Send for Letter<F> {}
 
 /// One thread writes the content and sends, the other reads it if it has received.
 fn pass(send: fn(&DeviceAtomicU32), received: fn(&DeviceAtomicU32) -> bool) {
+    pass_by(|| DeviceAtomicU32::new(0), send, received);
+}
+
+/// The same by a flag of another kind.
+fn pass_by<F: Send + Sync + 'static>(flag: fn() -> F, send: fn(&F), received: fn(&F) -> bool) {
     loom::model(move || {
         let letter = Arc::new(Letter {
             content: UnsafeCell::new(0),
-            flag: DeviceAtomicU32::new(0),
+            flag: flag(),
         });
         let given = letter.clone();
         let sender = loom::thread::spawn(move || {
@@ -56,6 +61,15 @@ fn a_message_by_store_and_load() {
     pass(
         |flag| flag.store(1, Ordering::Release),
         |flag| flag.load(Ordering::Acquire) == 1,
+    );
+}
+
+#[test]
+fn a_message_to_the_host() {
+    pass_by(
+        || SystemAtomicU64::new(0),
+        |flag| flag.store(1),
+        |flag| flag.load() == 1,
     );
 }
 
@@ -111,6 +125,10 @@ fn a_weakened_ordering_passes_no_message() {
         (
             "a_message_by_fences",
             ["fence(Ordering::Rel", "fence(Ordering::Acq"],
+        ),
+        (
+            "a_message_to_the_host",
+            ["flag.store(1),", "flag.load() == 1"],
         ),
         (
             "a_message_by_changes",

@@ -39,15 +39,20 @@ unsafe impl Sync for HostHeap {}
 
 impl HostHeap {
     pub fn new(capacity: u64, stripes: u32, flags: u32) -> Self {
-        Self::made(capacity, stripes, flags, None)
+        Self::made(capacity, stripes, flags, None, QUARANTINED)
+    }
+
+    /// A heap whose quarantine has `places` places, a power of two.
+    pub fn with_quarantine(capacity: u64, flags: u32, places: u64) -> Self {
+        Self::made(capacity, 1, flags, None, places)
     }
 
     /// A heap that grows up to `capacity`.
     pub fn growing(capacity: u64, stripes: u32, growth: Growth) -> Self {
-        Self::made(capacity, stripes, 0, Some(growth))
+        Self::made(capacity, stripes, 0, Some(growth), QUARANTINED)
     }
 
-    fn made(capacity: u64, stripes: u32, flags: u32, growth: Option<Growth>) -> Self {
+    fn made(capacity: u64, stripes: u32, flags: u32, growth: Option<Growth>, places: u64) -> Self {
         let layout = Layout::new(capacity, stripes).expect("capacity in bounds");
         let (metadata_request, pages_request) = requests(&layout);
         // SAFETY: neither request is of size zero.
@@ -63,7 +68,7 @@ impl HostHeap {
             flags,
             growth,
             resets: Cell::new(0),
-            ring: (0..QUARANTINED).map(|_| DeviceAtomicU64::new(0)).collect(),
+            ring: (0..places).map(|_| DeviceAtomicU64::new(0)).collect(),
         };
         host.make_empty();
         host
@@ -76,7 +81,7 @@ impl HostHeap {
         unsafe {
             let head = head.of_generation(self.resets.get());
             let head = self.growth.map_or(head, |growth| head.growing(growth));
-            let head = head.with_quarantine(self.ring.as_ptr() as u64, QUARANTINED);
+            let head = head.with_quarantine(self.ring.as_ptr() as u64, self.ring.len() as u64);
             self.metadata.cast::<Core>().write(head);
             Heap::at(metadata).initialise(WHOLE);
             if Hardening::of_flags(self.flags).contains(Hardening::POISON) {

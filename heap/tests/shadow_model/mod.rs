@@ -434,7 +434,6 @@ impl<'a> Shadow<'a> {
     /// # Panics
     /// The heap does not as it must.
     pub fn apply(&mut self, operation: &Operation) {
-        let (base, capacity) = (self.heap.base(), self.heap.capacity());
         match *operation {
             Operation::Malloc(bytes) => {
                 self.ask(bytes, 1);
@@ -476,6 +475,31 @@ impl<'a> Shadow<'a> {
                     );
                 }
             }
+            Operation::Fill(bytes) => {
+                for _ in 0..LONGEST_FILL {
+                    if self.ask(bytes, 1).is_null() {
+                        break;
+                    }
+                }
+            }
+            Operation::FreeEach(step) => {
+                let addresses: Vec<u64> = self.live.keys().copied().step_by(step.max(1)).collect();
+                for address in addresses {
+                    self.free(address);
+                }
+            }
+            Operation::StandOn(sm_id) => set_position(Position {
+                sm_id,
+                ..Position::default()
+            }),
+            _ => self.apply_misuse(operation),
+        }
+    }
+
+    /// [`apply`](Self::apply) of an operation that the heap must refuse.
+    fn apply_misuse(&mut self, operation: &Operation) {
+        let (base, capacity) = (self.heap.base(), self.heap.capacity());
+        match *operation {
             Operation::DoubleFree(number) => {
                 let count = self.freed.len().max(1);
                 match self.freed.get(number % count) {
@@ -532,23 +556,7 @@ impl<'a> Shadow<'a> {
                     self.admit(pointer, bytes, 1);
                 }
             }
-            Operation::Fill(bytes) => {
-                for _ in 0..LONGEST_FILL {
-                    if self.ask(bytes, 1).is_null() {
-                        break;
-                    }
-                }
-            }
-            Operation::FreeEach(step) => {
-                let addresses: Vec<u64> = self.live.keys().copied().step_by(step.max(1)).collect();
-                for address in addresses {
-                    self.free(address);
-                }
-            }
-            Operation::StandOn(sm_id) => set_position(Position {
-                sm_id,
-                ..Position::default()
-            }),
+            _ => unreachable!("no misuse: {operation:?}"),
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Excuse {
 }
 
 /// All of them. `docs/testing.md` has the long reasons.
-const EXCUSES: [Excuse; 2] = [
+const EXCUSES: [Excuse; 7] = [
     Excuse {
         file: "heap/src/slab.rs",
         function: "insert_listed",
@@ -25,6 +25,36 @@ const EXCUSES: [Excuse; 2] = [
         function: "claim_row",
         to: &[],
         reason: "a row of one lane lies in one word",
+    },
+    Excuse {
+        file: "heap/src/growth.rs",
+        function: "admitted",
+        to: &[Ordering::Relaxed],
+        reason: "who searches itself has a fence, and loom has no mates",
+    },
+    Excuse {
+        file: "heap/src/hardened/quarantine.rs",
+        function: "plain_or_drained",
+        to: &[Ordering::Relaxed],
+        reason: "who searches itself has a fence, and loom has no mates",
+    },
+    Excuse {
+        file: "heap/src/growth.rs",
+        function: "request",
+        to: &[Ordering::Relaxed],
+        reason: "a number alone, and what the host shares has no weaker form",
+    },
+    Excuse {
+        file: "heap/src/growth.rs",
+        function: "raise_request",
+        to: &[Ordering::Relaxed],
+        reason: "a number alone, and what the host shares has no weaker form",
+    },
+    Excuse {
+        file: "heap/src/growth.rs",
+        function: "clear_request",
+        to: &[],
+        reason: "for the host, while no kernel uses the heap",
     },
 ];
 
@@ -83,6 +113,8 @@ mod tests {
     #[test]
     fn an_excuse_for_nothing_is_found() {
         let used = of_unreached("heap/src/malloc.rs", "claim_row").expect("one");
-        assert_eq!(unused(&[used]), ["insert_listed"]);
+        let unused = unused(&[used]);
+        assert_eq!(unused.len(), EXCUSES.len() - 1);
+        assert!(!unused.contains(&"claim_row"));
     }
 }

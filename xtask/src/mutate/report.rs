@@ -1,7 +1,6 @@
 //! What a run found, against the source: the table, and whether the models suffice.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -125,23 +124,29 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(workspace().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
-/// The allocator's files, those beside `lib.rs`: what is below them runs on the host.
+/// The allocator's files, of all depths.
 fn sources() -> Result<Vec<String>> {
-    let directory = workspace().join(SOURCES);
-    let list = || -> std::io::Result<Vec<PathBuf>> {
-        fs::read_dir(&directory)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect()
-    };
-    let files = list().with_context(|| format!("cannot list {}", directory.display()))?;
-    let mut names: Vec<_> = files
-        .iter()
-        .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
-        .filter_map(|file| file.file_name()?.to_str())
-        .map(|name| format!("{SOURCES}/{name}"))
-        .collect();
+    let mut names = Vec::new();
+    let mut directories = vec![SOURCES.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in entries(&directory).with_context(|| format!("cannot list {directory}"))? {
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                continue;
+            };
+            let path = format!("{directory}/{name}");
+            if entry.path().is_dir() {
+                directories.push(path);
+            } else if entry.path().extension().is_some_and(|it| it == "rs") {
+                names.push(path);
+            }
+        }
+    }
     names.sort();
     Ok(names)
+}
+
+fn entries(directory: &str) -> std::io::Result<Vec<fs::DirEntry>> {
+    fs::read_dir(workspace().join(directory))?.collect()
 }
 
 /// The commit and its date, and whether the sources differ from it. Sources that were not cloned
@@ -174,7 +179,9 @@ mod tests {
     fn what_no_model_reaches_fails_the_run() {
         let report = Report::new(&[], &[]).expect("the sources are there");
         let files: Vec<_> = report.unreached.iter().map(|place| &place.file).collect();
-        assert!(files.iter().any(|file| *file == "heap/src/stripe.rs"));
+        for file in ["heap/src/stripe.rs", "heap/src/hardened/quarantine.rs"] {
+            assert!(files.iter().any(|found| *found == file), "{file}");
+        }
         assert!(report.judge().is_err());
         let page = report.page(20, 3).expect("the lock file is there");
         assert!(page.contains("loom 0."), "{page}");

@@ -1,5 +1,5 @@
 //! What the source text says about orderings: in which function a line is, and which orderings no
-//! model comes to.
+//! model comes to. It is read line by line, as `rustfmt` leaves it.
 
 use super::site::Site;
 
@@ -41,9 +41,18 @@ fn lines_with_orderings(source: &str) -> Vec<u32> {
         .zip(source.lines())
         .take_while(|(_, line)| !(line.starts_with("#[cfg(") && line.contains("test")))
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
-        .filter(|(_, line)| stronger.iter().any(|name| line.contains(name)))
+        .filter(|(_, line)| {
+            stronger.iter().any(|name| line.contains(name)) || is_of_system_scope(line)
+        })
         .map(|(number, _)| number)
         .collect()
+}
+
+/// Whether a line reads or writes an atomic that the host shares: these acquire or release without
+/// saying so.
+fn is_of_system_scope(line: &str) -> bool {
+    let writes = line.contains(".store(") && line.ends_with(");") && !line.contains("Ordering::");
+    line.contains(".load()") || writes
 }
 
 #[cfg(test)]
@@ -95,5 +104,20 @@ word.load(Ordering::Acquire);";
         assert_eq!(unreached(&[1]), [2, 10]);
         assert_eq!(unreached(&[0, 2]), [7]);
         assert!(unreached(&[2, 1, 0]).is_empty());
+    }
+
+    #[test]
+    fn what_the_host_shares_has_an_ordering_without_a_name() {
+        let source = "\
+let seen = self.answer.0.load() as u32;
+self.request.0.store(1);
+self.entry(page).store(1, Ordering::Relaxed);
+let kept = self.cell.store(
+    1,
+    Ordering::Release,
+);";
+        let written = Site::parse("a\t2\tstore\tRelease").expect("a site");
+        assert_eq!(lines_unreached(source, &[]), [1, 2, 6]);
+        assert_eq!(lines_unreached(source, &[&written]), [1, 6]);
     }
 }
