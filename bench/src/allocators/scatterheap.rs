@@ -96,8 +96,9 @@ impl Allocator for Scatterheap {
     }
 
     fn rounded(&self, bytes: u64) -> Option<u64> {
-        let (_, handle) = self.heap.as_ref()?;
-        let layout = handle.layout();
+        // The host's: the handle's is in the device's memory.
+        let (heap, _) = self.heap.as_ref()?;
+        let layout = heap.layout();
         let bytes = bytes + self.hardening.overhead();
         // Larger requests get whole pages.
         let rounded = match u32::try_from(bytes) {
