@@ -15,6 +15,7 @@ pub mod growth;
 pub mod heap;
 pub mod memory;
 pub mod replay;
+pub mod resource;
 pub mod size;
 pub mod stress;
 mod tally;

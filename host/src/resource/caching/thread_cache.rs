@@ -1,0 +1,151 @@
+//! What a thread keeps for itself: free blocks by stream and size class.
+//!
+//! The thread's own lock guards it, which nobody else takes but who needs all memory back.
+
+use super::super::DevicePointer;
+use super::classes::bytes_of;
+use crate::device::Stream;
+
+/// Blocks that a thread keeps of one class and stream at most.
+const MOST_BLOCKS: u64 = 64;
+/// Bytes that it keeps of them at most, if that is more than one block.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Free blocks of one thread.
+#[derive(Debug, Default)]
+pub(super) struct ThreadCache {
+    streams: Vec<StreamBins>,
+    /// The stream that was used last.
+    last: usize,
+    /// Allocations that found a block here.
+    pub hits: u64,
+    /// Others.
+    pub misses: u64,
+}
+
+/// Free blocks of one thread that were freed on one stream.
+#[derive(Debug)]
+struct StreamBins {
+    stream: Stream,
+    id: u64,
+    /// A list for each class.
+    bins: Vec<Vec<DevicePointer>>,
+    bytes: u64,
+}
+
+/// Blocks of one class that were freed on one stream.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub stream: Stream,
+    pub class: usize,
+    pub blocks: Vec<DevicePointer>,
+}
+
+/// Blocks of a class that a thread keeps at most.
+#[inline]
+fn room(class: usize) -> usize {
+    (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS) as usize
+}
+
+/// Blocks of a class that are moved at once.
+pub(super) fn batch(class: usize) -> usize {
+    room(class).div_ceil(2)
+}
+
+impl ThreadCache {
+    /// The bins of a stream, if it has some.
+    #[inline]
+    fn find(&mut self, stream: &Stream) -> Option<&mut StreamBins> {
+        let id = stream.id();
+        if self.streams.get(self.last).is_none_or(|bins| bins.id != id) {
+            self.last = self.streams.iter().position(|bins| bins.id == id)?;
+        }
+        self.streams.get_mut(self.last)
+    }
+
+    #[cold]
+    fn make(&mut self, stream: &Stream, classes: usize) {
+        self.streams.push(StreamBins {
+            stream: stream.clone(),
+            id: stream.id(),
+            bins: vec![Vec::new(); classes],
+            bytes: 0,
+        });
+    }
+
+    /// Takes a block that was freed on this stream.
+    #[inline]
+    pub fn take(&mut self, class: usize, stream: &Stream) -> Option<DevicePointer> {
+        let block = self.find(stream).and_then(|bins| {
+            let block = bins.bins[class].pop()?;
+            bins.bytes -= bytes_of(class);
+            Some(block)
+        });
+        if block.is_some() {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+        block
+    }
+
+    /// Puts a block in, after the work of a stream. If the thread has too many or too much then, some
+    /// of that class are taken out.
+    #[inline]
+    pub fn put(
+        &mut self,
+        block: DevicePointer,
+        class: usize,
+        stream: &Stream,
+        (classes, most_bytes): (usize, u64),
+    ) -> Option<Batch> {
+        if self.find(stream).is_none() {
+            self.make(stream, classes);
+        }
+        let bins = self.find(stream)?;
+        let bin = &mut bins.bins[class];
+        bin.push(block);
+        bins.bytes += bytes_of(class);
+        if bin.len() <= room(class) && bins.bytes <= most_bytes {
+            return None;
+        }
+        Some(bins.spill(class))
+    }
+
+    /// Takes everything out.
+    pub fn drain(&mut self) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for bins in self.streams.drain(..) {
+            for (class, blocks) in bins.bins.into_iter().enumerate() {
+                if !blocks.is_empty() {
+                    batches.push(Batch {
+                        stream: bins.stream.clone(),
+                        class,
+                        blocks,
+                    });
+                }
+            }
+        }
+        batches
+    }
+
+    /// Bytes of all blocks.
+    pub fn bytes(&self) -> u64 {
+        self.streams.iter().map(|bins| bins.bytes).sum()
+    }
+}
+
+impl StreamBins {
+    /// Takes out the older half of a class.
+    #[cold]
+    fn spill(&mut self, class: usize) -> Batch {
+        let bin = &mut self.bins[class];
+        let blocks: Vec<_> = bin.drain(..bin.len().div_ceil(2)).collect();
+        self.bytes -= bytes_of(class) * blocks.len() as u64;
+        Batch {
+            stream: self.stream.clone(),
+            class,
+            blocks,
+        }
+    }
+}
