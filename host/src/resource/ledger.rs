@@ -4,9 +4,9 @@
 //! alignment while it is handed out, and says that it was freed after that, so one exchange finds
 //! every wrong use, and of several threads that free the same block one succeeds. Words lie in
 //! leaves of 1 MiB for 32 MiB of addresses each, below a tree of two levels. The operating system
-//! gives all of it memory only where it is touched: 8 bytes for each block of 256 bytes, and a page
-//! for each large block. Blocks that are neighbours have words on different cache lines, so that
-//! threads do not disturb each other. Nothing is taken out of the tree before the ledger is dropped.
+//! gives all of it memory only where it is touched: a page at most for each block, and 8 bytes for
+//! each 256 bytes of addresses. Words of blocks that are handed out one after the other are on
+//! different cache lines, so that threads do not disturb each other. Nothing is taken out of the tree before the ledger is dropped.
 //!
 //! Invariant: who stores a word with [`insert`](Ledger::insert) has the block for itself: it was
 //! taken from the free ones, and nobody else can take it before it is freed.
@@ -23,9 +23,10 @@ const ADDRESS_BITS: u32 = 57;
 const LEAF_BITS: u32 = 25;
 const MIDDLE_BITS: u32 = 16;
 const LEAF_WORDS: usize = 1 << (LEAF_BITS - DEFAULT_ALIGNMENT.ilog2());
-/// Words of a cache line.
-const LINE_WORDS: usize = 8;
-const LEAF_LINES: usize = LEAF_WORDS / LINE_WORDS;
+/// Odd, and near the golden ratio of [`LEAF_WORDS`].
+const SPREAD: usize = 81_007;
+/// Its inverse: their product is 1 modulo [`LEAF_WORDS`].
+const GATHER: usize = 107_151;
 const BRANCHES: usize = 1 << MIDDLE_BITS;
 
 /// A word of a block that was handed out and is back.
@@ -90,15 +91,16 @@ fn release<T>(branch: &mut Branch<T>, mut each: impl FnMut(&mut T)) {
     }
 }
 
-/// Where the word of a leaf's n-th possible block is: neighbours are on different lines.
+/// Where the word of a leaf's n-th possible block is. Blocks that are near each other, or apart by a
+/// power of two, have words that are not.
 #[inline]
 fn spread(index: usize) -> usize {
-    index % LEAF_LINES * LINE_WORDS + index / LEAF_LINES
+    index * SPREAD % LEAF_WORDS
 }
 
 /// Reverses [`spread`].
 fn gather(word: usize) -> usize {
-    word % LINE_WORDS * LEAF_LINES + word / LINE_WORDS
+    word * GATHER % LEAF_WORDS
 }
 
 fn word_of(bytes: u64, alignment: u64) -> u64 {
@@ -301,6 +303,21 @@ mod tests {
         for address in [1, 255, 257, 1 << ADDRESS_BITS, u64::MAX] {
             assert!(ledger.insert(pointer(address), 1, 256).is_err());
             assert!(ledger.remove(pointer(address), 1, 256).is_err());
+        }
+    }
+
+    #[test]
+    fn neighbours_are_on_different_cache_lines() {
+        for index in 0..LEAF_WORDS {
+            assert_eq!(gather(spread(index)), index);
+        }
+        for stride in (0..LEAF_WORDS.ilog2()).map(|power| 1 << power) {
+            let lines = (0..32 * stride)
+                .step_by(stride)
+                .map(|index| spread(index) / 8);
+            let distinct: std::collections::BTreeSet<_> = lines.collect();
+            let blocks = 32.min(LEAF_WORDS / stride);
+            assert_eq!(distinct.len(), blocks, "at a distance of {stride}");
         }
     }
 

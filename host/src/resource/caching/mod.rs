@@ -29,6 +29,8 @@ use crate::device::{Device, Stream};
 use classes::{bytes_of, class_of};
 use parking_lot::Mutex;
 use shelf::Shelf;
+use spin::Yield;
+use spin::mutex::SpinMutex;
 use thread_cache::{Batch, ThreadCache, batch};
 use thread_local::ThreadLocal;
 
@@ -63,10 +65,11 @@ pub struct Caching<U: MemoryResource> {
     bytes_per_thread: u64,
 }
 
-/// A thread's cache, alone on its cache lines.
+/// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, so
+/// the lock need not let threads sleep: giving it back is a plain store.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Own(Mutex<ThreadCache>);
+struct Own(SpinMutex<ThreadCache, Yield>);
 
 /// What a cache did and keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
