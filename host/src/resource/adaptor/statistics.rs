@@ -1,18 +1,29 @@
 //! Counts calls and bytes.
+//!
+//! Each thread has counters of its own, but for the bytes that are handed out, whose highest number
+//! is of all threads together.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
 use crate::device::{Device, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use thread_local::ThreadLocal;
 
 /// Counts what goes through it.
 #[derive(Debug)]
 pub struct Statistics<U> {
     upstream: U,
+    threads: ThreadLocal<Own>,
+    bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+/// What a thread counted, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Own {
     allocations: AtomicU64,
     deallocations: AtomicU64,
     failures: AtomicU64,
-    bytes: AtomicU64,
-    peak_bytes: AtomicU64,
     total_bytes: AtomicU64,
 }
 
@@ -39,12 +50,9 @@ impl<U: MemoryResource> Statistics<U> {
     pub fn new(upstream: U) -> Self {
         Self {
             upstream,
-            allocations: AtomicU64::new(0),
-            deallocations: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
+            threads: ThreadLocal::new(),
             bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
-            total_bytes: AtomicU64::new(0),
         }
     }
 
@@ -57,14 +65,18 @@ impl<U: MemoryResource> Statistics<U> {
     #[must_use]
     pub fn counts(&self) -> Counts {
         // Relaxed, here and below: each number is exact in itself, and nothing is read through them.
-        Counts {
-            allocations: self.allocations.load(Ordering::Relaxed),
-            deallocations: self.deallocations.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
+        let mut counts = Counts {
             bytes: self.bytes.load(Ordering::Relaxed),
             peak_bytes: self.peak_bytes.load(Ordering::Relaxed),
-            total_bytes: self.total_bytes.load(Ordering::Relaxed),
+            ..Counts::default()
+        };
+        for own in &self.threads {
+            counts.allocations += own.allocations.load(Ordering::Relaxed);
+            counts.deallocations += own.deallocations.load(Ordering::Relaxed);
+            counts.failures += own.failures.load(Ordering::Relaxed);
+            counts.total_bytes += own.total_bytes.load(Ordering::Relaxed);
         }
+        counts
     }
 }
 
@@ -75,14 +87,18 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
 
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         let allocated = self.upstream.allocate(bytes, alignment, stream);
+        let own = self.threads.get_or_default();
         if allocated.is_err() {
-            self.failures.fetch_add(1, Ordering::Relaxed);
+            own.failures.fetch_add(1, Ordering::Relaxed);
             return allocated;
         }
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+        own.allocations.fetch_add(1, Ordering::Relaxed);
+        own.total_bytes.fetch_add(bytes, Ordering::Relaxed);
         let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        // Looked at first, as it seldom rises, and a look disturbs no other thread.
+        if now > self.peak_bytes.load(Ordering::Relaxed) {
+            self.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        }
         allocated
     }
 
@@ -94,11 +110,12 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
         stream: &Stream,
     ) -> Result<()> {
         let deallocated = self.upstream.deallocate(pointer, bytes, alignment, stream);
+        let own = self.threads.get_or_default();
         if deallocated.is_err() {
-            self.failures.fetch_add(1, Ordering::Relaxed);
+            own.failures.fetch_add(1, Ordering::Relaxed);
             return deallocated;
         }
-        self.deallocations.fetch_add(1, Ordering::Relaxed);
+        own.deallocations.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         deallocated
     }
