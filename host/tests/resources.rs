@@ -68,6 +68,21 @@ fn a_cache_lets_a_stream_wait_only_for_what_another_freed() {
 }
 
 #[test]
+fn blocks_of_streams_that_are_gone_are_used_again() {
+    let (device, _) = cpu();
+    let memory = Caching::new(Statistics::new(DeviceMemory::new(&device)));
+    for _ in 0..200 {
+        let stream = Stream::new(&device).expect("a stream");
+        let block = memory.allocate(MIB, 256, &stream).expect("memory");
+        memory
+            .deallocate(block, MIB, 256, &stream)
+            .expect("handed out");
+    }
+    assert!(memory.upstream().counts().allocations < 12);
+    assert!(memory.usage().waits > 180);
+}
+
+#[test]
 fn a_warm_cache_does_not_ask_its_upstream() {
     let (device, stream) = cpu();
     let memory = Caching::new(Statistics::new(DeviceMemory::new(&device)));
@@ -228,7 +243,7 @@ fn a_slab_gives_empty_slabs_of_one_class_to_another() {
 }
 
 #[test]
-fn segments_never_fail_while_a_fitting_piece_is_free() {
+fn segments_that_are_free_go_back_when_memory_is_out() {
     let (device, stream) = cpu();
     let memory =
         Segments::with_segments_of(Limiting::new(DeviceMemory::new(&device), 8 * MIB), MIB);

@@ -93,6 +93,11 @@ impl Stream {
         self.0.handle
     }
 
+    /// Whether there are other clones.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     fn alive(&self) -> Result<()> {
         if self.0.generation == self.0.device.generation() && !self.0.device.is_lost() {
             return Ok(());

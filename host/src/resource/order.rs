@@ -38,6 +38,15 @@ pub(super) struct Order {
     waits: u64,
 }
 
+/// Streams that share the last bit before those that are not in use are forgotten.
+const MOST_SHARING: usize = 64;
+
+/// Takes out the streams that nobody else has and whose work is done: waits for it, and nobody can
+/// enqueue more.
+fn forget_idle(streams: &mut Vec<Stream>) {
+    streams.retain(|stream| stream.is_shared() || stream.synchronize().is_err());
+}
+
 impl Order {
     /// The bit of a stream.
     pub fn mask(&mut self, stream: &Stream) -> Mask {
@@ -50,6 +59,9 @@ impl Order {
                 self.bits.push(Vec::new());
             }
             let index = self.bits.len() - 1;
+            if self.bits[index].len() > MOST_SHARING {
+                forget_idle(&mut self.bits[index]);
+            }
             self.bits[index].push(stream.clone());
             index
         });
@@ -120,6 +132,17 @@ mod tests {
         assert_eq!(order.waits(), 2);
         assert!(masks[0].is_within(masks[0].and(masks[1])));
         assert!(!masks[0].is_within(masks[1]));
+    }
+
+    #[test]
+    fn streams_that_are_gone_are_forgotten() {
+        let device = Device::cpu();
+        let mut order = Order::default();
+        for _ in 0..1000 {
+            order.mask(&Stream::new(&device).expect("a stream"));
+        }
+        let known: usize = order.bits.iter().map(Vec::len).sum();
+        assert!(known < 63 + 2 * MOST_SHARING, "{known}");
     }
 
     #[test]

@@ -272,9 +272,10 @@ impl<U: MemoryResource> Segments<U> {
         let (segment, bytes) = match self.request(usual, stream) {
             Err(error) if error.is_out_of_memory() => {
                 // What is kept for later is needed now.
-                let removed = self.give_back(pieces)? + self.upstream.trim()?;
+                self.give_back(pieces)?;
+                self.upstream.trim()?;
                 match self.request(usual, stream) {
-                    Err(error) if error.is_out_of_memory() && (least < usual || removed > 0) => {
+                    Err(error) if error.is_out_of_memory() && least < usual => {
                         (self.request(least, stream)?, least)
                     }
                     requested => (requested?, usual),

@@ -147,17 +147,19 @@ impl<U: MemoryResource> Caching<U> {
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
         let limits = (self.shelves.len(), self.bytes_per_thread);
         let own = self.threads.get_or_default();
-        let spilled = own.0.lock().put(block, class, stream, limits);
-        if let Some(spilled) = spilled {
-            self.shelve(spilled);
+        let taken_out = own.0.lock().put(block, class, stream, limits);
+        if !taken_out.is_empty() {
+            self.shelve(taken_out);
         }
     }
 
     #[cold]
-    fn shelve(&self, batch: Batch) {
-        self.shelves[batch.class]
-            .lock()
-            .put(&batch.stream, batch.blocks);
+    fn shelve(&self, batches: Vec<Batch>) {
+        for batch in batches {
+            self.shelves[batch.class]
+                .lock()
+                .put(&batch.stream, batch.blocks);
+        }
     }
 
     /// Asks the upstream; if that has no more, gives it back what is kept and asks again.

@@ -4,6 +4,9 @@ use super::super::{DevicePointer, Result};
 use super::thread_cache::Batch;
 use crate::device::Stream;
 
+/// Lists that are kept though they are empty.
+const KEPT_LISTS: usize = 8;
+
 /// Free blocks of one class.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
@@ -15,6 +18,9 @@ pub(super) struct Shelf {
 impl Shelf {
     /// Puts blocks in, after the work of a stream.
     pub fn put(&mut self, stream: &Stream, blocks: Vec<DevicePointer>) {
+        if self.lists.len() > KEPT_LISTS {
+            self.lists.retain(|(_, list)| !list.is_empty());
+        }
         match self.lists.iter_mut().find(|(other, _)| other == stream) {
             Some((_, list)) => list.extend(blocks),
             None => self.lists.push((stream.clone(), blocks)),

@@ -11,6 +11,9 @@ const MOST_BLOCKS: u64 = 64;
 /// Bytes that it keeps of them at most, if that is more than one block.
 const MOST_BYTES: u64 = 32 << 20;
 
+/// Streams whose blocks a thread keeps. What it keeps of others goes to the shelves.
+const MOST_STREAMS: usize = 8;
+
 /// Free blocks of one thread.
 #[derive(Debug, Default)]
 pub(super) struct ThreadCache {
@@ -63,14 +66,21 @@ impl ThreadCache {
         self.streams.get_mut(self.last)
     }
 
+    /// Makes bins for a stream. If there are too many streams, what is kept of the oldest is taken out.
     #[cold]
-    fn make(&mut self, stream: &Stream, classes: usize) {
+    fn make(&mut self, stream: &Stream, classes: usize) -> Vec<Batch> {
+        let evicted = if self.streams.len() < MOST_STREAMS {
+            Vec::new()
+        } else {
+            self.streams.remove(0).drain()
+        };
         self.streams.push(StreamBins {
             stream: stream.clone(),
             id: stream.id(),
             bins: vec![Vec::new(); classes],
             bytes: 0,
         });
+        evicted
     }
 
     /// Takes a block that was freed on this stream.
@@ -90,7 +100,7 @@ impl ThreadCache {
     }
 
     /// Puts a block in, after the work of a stream. If the thread has too many or too much then, some
-    /// of that class are taken out.
+    /// are taken out.
     #[inline]
     pub fn put(
         &mut self,
@@ -98,35 +108,27 @@ impl ThreadCache {
         class: usize,
         stream: &Stream,
         (classes, most_bytes): (usize, u64),
-    ) -> Option<Batch> {
+    ) -> Vec<Batch> {
+        let mut taken_out = Vec::new();
         if self.find(stream).is_none() {
-            self.make(stream, classes);
+            taken_out = self.make(stream, classes);
         }
-        let bins = self.find(stream)?;
+        let Some(bins) = self.find(stream) else {
+            return taken_out;
+        };
         let bin = &mut bins.bins[class];
         bin.push(block);
         bins.bytes += bytes_of(class);
         if bin.len() <= room(class) && bins.bytes <= most_bytes {
-            return None;
+            return taken_out;
         }
-        Some(bins.spill(class))
+        taken_out.push(bins.spill(class));
+        taken_out
     }
 
     /// Takes everything out.
     pub fn drain(&mut self) -> Vec<Batch> {
-        let mut batches = Vec::new();
-        for bins in self.streams.drain(..) {
-            for (class, blocks) in bins.bins.into_iter().enumerate() {
-                if !blocks.is_empty() {
-                    batches.push(Batch {
-                        stream: bins.stream.clone(),
-                        class,
-                        blocks,
-                    });
-                }
-            }
-        }
-        batches
+        self.streams.drain(..).flat_map(StreamBins::drain).collect()
     }
 
     /// Bytes of all blocks.
@@ -136,6 +138,18 @@ impl ThreadCache {
 }
 
 impl StreamBins {
+    /// Takes everything out.
+    fn drain(self) -> Vec<Batch> {
+        let bins = self.bins.into_iter().enumerate();
+        bins.filter(|(_, blocks)| !blocks.is_empty())
+            .map(|(class, blocks)| Batch {
+                stream: self.stream.clone(),
+                class,
+                blocks,
+            })
+            .collect()
+    }
+
     /// Takes out the older half of a class.
     #[cold]
     fn spill(&mut self, class: usize) -> Batch {
