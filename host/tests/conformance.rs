@@ -18,7 +18,7 @@ use content::{fill, is_intact};
 use kernel::slow_write;
 use proptest::prelude::*;
 use random::Random;
-use scatterheap_host::resource::{DevicePointer, Error, Live, MemoryResource};
+use scatterheap_host::resource::{DevicePointer, Error, GrowableBuffer, Live, MemoryResource};
 use scatterheap_host::{Device, Stream};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -268,6 +268,59 @@ fn trimmed_and_dropped_resources_give_their_memory_back() {
     });
 }
 
+/// What is freed, trimmed, shrunk or dropped is not taken from under a kernel that uses it.
+#[test]
+fn memory_is_not_given_back_under_work_that_runs() {
+    for_each(|subject, device, made| {
+        let Made { resource, upstream } = made;
+        let streams = [(); 2].map(|()| Stream::new(device).expect("a stream"));
+        let blocks: Vec<_> = (0..6)
+            .map(|index| {
+                let stream = &streams[index % 2];
+                let block = resource
+                    .allocate(subject.unit, 256, stream)
+                    .expect("memory");
+                slow_write(stream, block, 256, 1, 5_000_000);
+                (block, stream)
+            })
+            .collect();
+        for (block, stream) in &blocks[2..] {
+            resource
+                .deallocate(*block, subject.unit, 256, stream)
+                .expect("handed out");
+        }
+        resource.trim().expect("trimmed");
+        for (block, stream) in &blocks[..2] {
+            slow_write(stream, *block, 256, 2, 5_000_000);
+        }
+        drop((resource, upstream));
+        device.synchronize().expect("no fault");
+    });
+}
+
+#[test]
+fn a_growable_buffer_is_not_given_back_under_work_that_runs() {
+    for device in devices::devices() {
+        let stream = Stream::new(&device).expect("a stream");
+        let mut buffer = GrowableBuffer::<u32>::reserve(&device, 1 << 26).expect("addresses");
+        for length in [1 << 10, 1 << 22] {
+            buffer.grow(length).expect("memory");
+            slow_write(&stream, buffer.pointer(), 1 << 10, 3, 5_000_000);
+        }
+        let last = buffer.pointer().address() + (4 << 21);
+        let last = DevicePointer::new(last).expect("not null");
+        slow_write(&stream, last, 256, 4, 5_000_000);
+        buffer.shrink(1 << 10).expect("unmapped");
+        assert_eq!(
+            buffer.read(&stream, 0, 1 << 10).expect("within"),
+            [3; 1 << 10]
+        );
+        slow_write(&stream, buffer.pointer(), 256, 5, 5_000_000);
+        drop(buffer);
+        device.synchronize().expect("no fault");
+    }
+}
+
 #[test]
 fn many_threads() {
     for_each(|subject, device, made| {
@@ -382,7 +435,8 @@ fn a_block_is_not_used_again_before_the_work_on_it_is_done() {
                 .deallocate(block, bytes, 256, giver)
                 .expect("handed out");
             let again = resource.allocate(bytes, 256, taker).expect("there is one");
-            let may_move = subject.name.starts_with("DeviceMemory");
+            // The system's allocator may have another place.
+            let may_move = ["DeviceMemory", "Caching"].contains(&subject.name.as_str());
             assert!(again == block || may_move, "there is one block only");
             slow_write(taker, again, 256, value, 0);
             device.synchronize().expect("no fault");

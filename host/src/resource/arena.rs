@@ -273,6 +273,13 @@ impl MemoryResource for Arena {
     }
 }
 
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Work may still use what is unmapped now. If the device failed there is nothing to wait for.
+        let _failed = self.device.synchronize();
+    }
+}
+
 /// A part of an arena's life. What is allocated in it is freed when it is dropped; scopes can be
 /// nested.
 ///

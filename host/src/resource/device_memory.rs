@@ -85,3 +85,12 @@ impl MemoryResource for DeviceMemory {
         self.ledger.live()
     }
 }
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if !self.blocks.get_mut().is_empty() {
+            // Work may still use them. If the device failed there is nothing to wait for.
+            let _failed = self.device.synchronize();
+        }
+    }
+}

@@ -172,6 +172,13 @@ impl<T: NoUninit + AnyBitPattern> GrowableBuffer<T> {
     }
 }
 
+impl<T> Drop for GrowableBuffer<T> {
+    fn drop(&mut self) {
+        // Work may still use what is unmapped now. If the device failed there is nothing to wait for.
+        let _failed = self.device.synchronize();
+    }
+}
+
 impl<T> GrowableBuffer<T> {
     /// Where the first value is, for ever.
     #[must_use]
