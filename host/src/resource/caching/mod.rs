@@ -145,15 +145,22 @@ impl<U: MemoryResource> Caching<U> {
     /// Puts a free block into the calling thread's cache.
     #[inline]
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
-        let limits = (self.shelves.len(), self.bytes_per_thread);
         let own = self.threads.get_or_default();
-        let taken_out = own.0.lock().put(block, class, stream, limits);
-        if !taken_out.is_empty() {
-            self.shelve(taken_out);
+        let mut cache = own.0.lock();
+        if !cache.put(block, class, stream, self.bytes_per_thread) {
+            drop(cache);
+            self.make_room(own, block, class, stream);
         }
     }
 
+    /// Puts a free block into a thread's cache, and what does not fit then on the shelves.
     #[cold]
+    fn make_room(&self, own: &Own, block: DevicePointer, class: usize, stream: &Stream) {
+        let limits = (self.shelves.len(), self.bytes_per_thread);
+        let taken_out = own.0.lock().make_room(block, class, stream, limits);
+        self.shelve(taken_out);
+    }
+
     fn shelve(&self, batches: Vec<Batch>) {
         for batch in batches {
             self.shelves[batch.class]

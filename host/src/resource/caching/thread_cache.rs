@@ -45,7 +45,6 @@ pub(super) struct Batch {
 }
 
 /// Blocks of a class that a thread keeps at most.
-#[inline]
 fn room(class: usize) -> usize {
     (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS) as usize
 }
@@ -99,10 +98,36 @@ impl ThreadCache {
         block
     }
 
-    /// Puts a block in, after the work of a stream. If the thread has too many or too much then, some
-    /// are taken out.
+    /// Puts a block in, after the work of a stream, if there is room.
     #[inline]
     pub fn put(
+        &mut self,
+        block: DevicePointer,
+        class: usize,
+        stream: &Stream,
+        most_bytes: u64,
+    ) -> bool {
+        let Some(bins) = self.find(stream) else {
+            return false;
+        };
+        let size = bytes_of(class);
+        let bytes = bins.bytes + size;
+        let bin = &mut bins.bins[class];
+        // As `room` says, without its division.
+        let blocks = bin.len() as u64 + 1;
+        let has_room = blocks == 1 || blocks <= MOST_BLOCKS && blocks * size <= MOST_BYTES;
+        let fits = has_room && bytes <= most_bytes;
+        if fits {
+            bin.push(block);
+            bins.bytes = bytes;
+        }
+        fits
+    }
+
+    /// Puts a block in, after the work of a stream. If the thread has too many or too much then, some
+    /// are taken out.
+    #[cold]
+    pub fn make_room(
         &mut self,
         block: DevicePointer,
         class: usize,
