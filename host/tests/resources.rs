@@ -146,6 +146,33 @@ fn memory_that_another_thread_keeps_is_not_missed() {
         .expect("handed out");
 }
 
+/// Each thread has a block of at most 128 KiB, so of 4 MiB there are always 3 MiB free, in 9 places at
+/// most. What other threads keep must be found, also while others look for it.
+#[test]
+fn no_thread_fails_while_others_keep_memory() {
+    let (device, _) = cpu();
+    let upstream = Limiting::new(DeviceMemory::new(&device), 4 * MIB);
+    let memory = Caching::new(Segments::with_segments_of(upstream, 4 * MIB));
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let (memory, device) = (&memory, &device);
+            scope.spawn(move || {
+                let stream = Stream::new(device).expect("a stream");
+                for round in 0..3000 {
+                    let bytes = 1 + (round * 7919 + thread * 104_729) % (112 << 10);
+                    let block = memory
+                        .allocate(bytes, 256, &stream)
+                        .expect("3 MiB are free");
+                    memory
+                        .deallocate(block, bytes, 256, &stream)
+                        .expect("handed out");
+                }
+            });
+        }
+    });
+    assert_eq!(memory.live().blocks, 0);
+}
+
 #[test]
 fn an_arena_frees_scopes_in_bulk() {
     let (device, stream) = cpu();

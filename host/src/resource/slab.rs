@@ -21,6 +21,8 @@ pub struct Slab<U: MemoryResource> {
     upstream: U,
     ledger: Ledger,
     classes: [Mutex<Blocks>; CLASSES],
+    /// Held by who gives empty slabs back because memory is out, so that others wait for them.
+    pressure: Mutex<()>,
 }
 
 impl<U: MemoryResource> Slab<U> {
@@ -32,6 +34,7 @@ impl<U: MemoryResource> Slab<U> {
             upstream,
             ledger: Ledger::new("a slab allocator"),
             classes: std::array::from_fn(class),
+            pressure: Mutex::new(()),
         }
     }
 
@@ -76,6 +79,18 @@ impl<U: MemoryResource> Slab<U> {
         })
     }
 
+    /// Takes a block of a class, and gives back empty slabs as long as memory is out and there are any.
+    #[cold]
+    fn press(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
+        let _alone = self.pressure.lock();
+        loop {
+            match self.take(class, stream) {
+                Err(error) if error.is_out_of_memory() && self.trim()? > 0 => (),
+                taken => return taken,
+            }
+        }
+    }
+
     fn give_back(&self, slab: Chunk) -> Result<()> {
         let stream = Stream::default_of(self.device());
         self.upstream
@@ -93,7 +108,7 @@ impl<U: MemoryResource> MemoryResource for Slab<U> {
         check_stream(self.device(), stream)?;
         let class = self.class(bytes, alignment)?;
         let block = match self.take(class, stream) {
-            Err(error) if error.is_out_of_memory() && self.trim()? > 0 => self.take(class, stream),
+            Err(error) if error.is_out_of_memory() => self.press(class, stream),
             taken => taken,
         }?;
         self.ledger.insert(block, bytes, alignment)?;

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::device::{Device, Stream};
 use classes::{bytes_of, class_of};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use shelf::Shelf;
 use spin::Yield;
 use spin::mutex::SpinMutex;
@@ -63,6 +63,9 @@ pub struct Caching<U: MemoryResource> {
     shelves: Vec<Mutex<Shelf>>,
     threads: ThreadLocal<Own>,
     bytes_per_thread: u64,
+    /// Held while blocks are moved between threads and shelves; alone by who takes everything back, so
+    /// that all of it is found, and others then find what was given back.
+    moving: RwLock<()>,
 }
 
 /// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, so
@@ -114,6 +117,7 @@ impl<U: MemoryResource> Caching<U> {
             shelves: (0..=class_of(largest)).map(shelf).collect(),
             threads: ThreadLocal::new(),
             bytes_per_thread,
+            moving: RwLock::new(()),
         }
     }
 
@@ -132,10 +136,17 @@ impl<U: MemoryResource> Caching<U> {
     /// Takes a block that the calling thread does not have.
     #[cold]
     fn fetch(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
+        match self.fetch_from_shelf(class, stream)? {
+            Some(block) => Ok(block),
+            None => self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream),
+        }
+    }
+
+    /// Takes a block from a shelf, and some more for the calling thread.
+    fn fetch_from_shelf(&self, class: usize, stream: &Stream) -> Result<Option<DevicePointer>> {
+        let _moving = self.moving.read_recursive();
         let mut blocks = self.shelves[class].lock().take(batch(class), stream)?;
-        let Some(block) = blocks.pop() else {
-            return self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream);
-        };
+        let block = blocks.pop();
         for block in blocks {
             self.keep(block, class, stream);
         }
@@ -156,6 +167,7 @@ impl<U: MemoryResource> Caching<U> {
     /// Puts a free block into a thread's cache, and what does not fit then on the shelves.
     #[cold]
     fn make_room(&self, own: &Own, block: DevicePointer, class: usize, stream: &Stream) {
+        let _moving = self.moving.read_recursive();
         let limits = (self.shelves.len(), self.bytes_per_thread);
         let taken_out = own.0.lock().make_room(block, class, stream, limits);
         self.shelve(taken_out);
@@ -172,10 +184,21 @@ impl<U: MemoryResource> Caching<U> {
     /// Asks the upstream; if that has no more, gives it back what is kept and asks again.
     fn request(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         match self.upstream.allocate(bytes, alignment, stream) {
-            Err(error) if error.is_out_of_memory() && self.give_back()? > 0 => {
-                self.upstream.allocate(bytes, alignment, stream)
-            }
+            Err(error) if error.is_out_of_memory() => self.press(bytes, alignment, stream),
             requested => requested,
+        }
+    }
+
+    /// Asks the upstream until it has enough, or there is nothing left to give back to it. One thread
+    /// at a time, so that nobody fails because another has taken everything out but not given it back.
+    #[cold]
+    fn press(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let _alone = self.moving.write();
+        loop {
+            match self.upstream.allocate(bytes, alignment, stream) {
+                Err(error) if error.is_out_of_memory() && self.give_back()? > 0 => (),
+                requested => return requested,
+            }
         }
     }
 
@@ -191,7 +214,7 @@ impl<U: MemoryResource> Caching<U> {
         batches
     }
 
-    /// Gives everything that is kept back to the upstream; its bytes.
+    /// Gives everything that is kept back to the upstream; its bytes. The caller moves blocks alone.
     fn give_back(&self) -> Result<u64> {
         let mut bytes = 0;
         for batch in self.drain() {
@@ -324,6 +347,7 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
 
     /// Gives everything that is kept back to the upstream, and trims that.
     fn trim(&self) -> Result<u64> {
+        let _alone = self.moving.write();
         let given = self.give_back()?;
         // The upstream's own memory may be all of it: what went up is not counted twice.
         Ok(given.max(self.upstream.trim()?))
