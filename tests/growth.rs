@@ -355,7 +355,7 @@ kernel! {
             let blocks = arguments.blocks as *mut *mut u64;
             let (start, mut count) = (time::now(), 0);
             while time::now() - start < HOARDING && count < HOARD {
-                let block = arguments.heap.malloc(HOARDED).cast::<u64>();
+                let block = arguments.heap.malloc(HOARDED) as u64 as *mut u64;
                 if !block.is_null() {
                     block.add(60).write(block as u64);
                     blocks.add(count).write(block);

@@ -18,6 +18,7 @@ pub mod heap;
 pub mod litmus;
 pub mod memory;
 pub mod replay;
+pub mod resource;
 pub mod size;
 pub mod snapshot;
 pub mod soak;
@@ -25,7 +26,7 @@ pub mod stress;
 mod tally;
 pub mod virtual_memory;
 
-pub use device::{Device, Grid, KernelSource, Selector};
+pub use device::{Device, Event, Grid, KernelSource, Selector, Stream};
 pub use error::{Error, Result};
 pub use growth::Growth;
 pub use heap::{Heap, HeapBuilder};

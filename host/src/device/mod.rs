@@ -1,11 +1,24 @@
 //! A device: a GPU or the CPU.
 
+/// Calls the same method on whichever device it is.
+macro_rules! either {
+    ($device:expr, $inner:ident => $call:expr) => {
+        match &*$device.0 {
+            Kind::Cpu($inner) => $call,
+            #[cfg(feature = "cuda")]
+            Kind::Cuda($inner) => $call,
+        }
+    };
+}
+
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod selector;
+mod stream;
 
 pub use selector::Selector;
+pub use stream::{Event, Stream};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -85,17 +98,6 @@ enum Kind {
     Cpu(cpu::Cpu),
     #[cfg(feature = "cuda")]
     Cuda(cuda::Cuda),
-}
-
-/// Calls the same method on whichever device it is.
-macro_rules! either {
-    ($device:expr, $inner:ident => $call:expr) => {
-        match &*$device.0 {
-            Kind::Cpu($inner) => $call,
-            #[cfg(feature = "cuda")]
-            Kind::Cuda($inner) => $call,
-        }
-    };
 }
 
 impl Device {
@@ -309,6 +311,37 @@ impl Device {
         grid.check()?;
         // SAFETY: as the caller promises.
         either!(self, device => unsafe { device.launch::<K>(grid, arguments) })
+    }
+
+    /// Launches a kernel on a stream: after what was enqueued there, and beside other streams.
+    ///
+    /// # Errors
+    ///
+    /// As for [`launch`](Self::launch), and if the stream is of another device.
+    ///
+    /// # Safety
+    ///
+    /// As for [`launch`](Self::launch).
+    pub unsafe fn launch_on<K: Kernel>(
+        &self,
+        stream: &Stream,
+        grid: Grid,
+        arguments: &K::Arguments,
+    ) -> Result<()> {
+        grid.check()?;
+        if !self.is_same(stream.device()) {
+            return Err(Error::WrongDevice {
+                heap: stream.device().label(),
+                used: self.label(),
+            });
+        }
+        match &*self.0 {
+            // SAFETY: as the caller promises.
+            Kind::Cpu(cpu) => unsafe { cpu.launch::<K>(grid, arguments) },
+            #[cfg(feature = "cuda")]
+            // SAFETY: as the caller promises.
+            Kind::Cuda(cuda) => unsafe { cuda.launch_on::<K>(stream.handle(), grid, arguments) },
+        }
     }
 
     /// Waits for all launches.

@@ -7,6 +7,7 @@
     reason = "a GPU needs itself for the same calls, and its driver can fail"
 )]
 
+mod stream;
 mod virtual_memory;
 
 use super::{Grid, MemoryInfo};

@@ -7,6 +7,7 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
+mod stream;
 mod virtual_memory;
 
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
@@ -275,14 +276,26 @@ impl Cuda {
     }
 
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.launch_on::<K>(0, grid, arguments) }
+    }
+
+    /// Launches on a stream, 0 for the default stream.
+    pub unsafe fn launch_on<K: Kernel>(
+        &self,
+        stream: u64,
+        grid: Grid,
+        arguments: &K::Arguments,
+    ) -> Result<()> {
         let mut state = self.state()?;
         // SAFETY: as the caller promises.
-        unsafe { self.launch_locked::<K>(&mut state, grid, arguments) }
+        unsafe { self.launch_locked::<K>(&mut state, stream, grid, arguments) }
     }
 
     unsafe fn launch_locked<K: Kernel>(
         &self,
         state: &mut State,
+        stream: u64,
         grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<()> {
@@ -296,7 +309,7 @@ impl Cuda {
                 (grid.blocks, 1, 1),
                 (grid.block_dim, 1, 1),
                 0,
-                std::ptr::null_mut(),
+                stream as sys::CUstream,
                 &mut parameters,
             )
         };

@@ -1,0 +1,130 @@
+//! Counts calls and bytes.
+//!
+//! Each thread has counters of its own, but for the bytes that are handed out, whose highest number
+//! is of all threads together.
+
+use super::super::{DevicePointer, Live, MemoryResource, Result};
+use crate::device::{Device, Stream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use thread_local::ThreadLocal;
+
+/// Counts what goes through it.
+#[derive(Debug)]
+pub struct Statistics<U> {
+    upstream: U,
+    threads: ThreadLocal<Own>,
+    bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+/// What a thread counted, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Own {
+    allocations: AtomicU64,
+    deallocations: AtomicU64,
+    failures: AtomicU64,
+    total_bytes: AtomicU64,
+}
+
+/// What a [`Statistics`] adaptor counted. Bytes are those that were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls that allocated.
+    pub allocations: u64,
+    /// Calls that took a block back.
+    pub deallocations: u64,
+    /// Calls that did neither.
+    pub failures: u64,
+    /// Bytes that are handed out.
+    pub bytes: u64,
+    /// The most that were, at once.
+    pub peak_bytes: u64,
+    /// All that ever were.
+    pub total_bytes: u64,
+}
+
+impl<U: MemoryResource> Statistics<U> {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new(upstream: U) -> Self {
+        Self {
+            upstream,
+            threads: ThreadLocal::new(),
+            bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The resource below.
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        // Relaxed, here and below: each number is exact in itself, and nothing is read through them.
+        let mut counts = Counts {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            peak_bytes: self.peak_bytes.load(Ordering::Relaxed),
+            ..Counts::default()
+        };
+        for own in &self.threads {
+            counts.allocations += own.allocations.load(Ordering::Relaxed);
+            counts.deallocations += own.deallocations.load(Ordering::Relaxed);
+            counts.failures += own.failures.load(Ordering::Relaxed);
+            counts.total_bytes += own.total_bytes.load(Ordering::Relaxed);
+        }
+        counts
+    }
+}
+
+impl<U: MemoryResource> MemoryResource for Statistics<U> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let allocated = self.upstream.allocate(bytes, alignment, stream);
+        let own = self.threads.get_or_default();
+        if allocated.is_err() {
+            own.failures.fetch_add(1, Ordering::Relaxed);
+            return allocated;
+        }
+        own.allocations.fetch_add(1, Ordering::Relaxed);
+        own.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // Looked at first, as it seldom rises, and a look disturbs no other thread.
+        if now > self.peak_bytes.load(Ordering::Relaxed) {
+            self.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        }
+        allocated
+    }
+
+    fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let deallocated = self.upstream.deallocate(pointer, bytes, alignment, stream);
+        let own = self.threads.get_or_default();
+        if deallocated.is_err() {
+            own.failures.fetch_add(1, Ordering::Relaxed);
+            return deallocated;
+        }
+        own.deallocations.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        deallocated
+    }
+
+    fn live(&self) -> Live {
+        self.upstream.live()
+    }
+
+    fn trim(&self) -> Result<u64> {
+        self.upstream.trim()
+    }
+}

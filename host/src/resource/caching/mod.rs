@@ -1,0 +1,374 @@
+//! Keeps what was freed for the next who wants that size.
+//!
+//! A request is rounded up to a size class. Each thread keeps free blocks by stream and class, and in
+//! the usual case takes one from there, or puts one there, without meeting another thread. What a
+//! thread has too much of goes to the *shelf* of the class, where all threads find it. If nothing is
+//! there the upstream is asked, and if that has no more, everything that is kept goes back to it,
+//! where it is merged, before it is asked again. Blocks that are too large to be kept, or aligned to
+//! more than 256 bytes, go past the cache.
+//!
+//! A block that was freed on a stream is used on that stream again without any waiting. Only when a
+//! stream takes from a shelf what another one freed it is made to wait for that.
+//!
+//! Invariant: a block of the upstream is handed out, or in one thread's cache, or on one shelf. Its
+//! class follows from the bytes that were asked for.
+
+mod builder;
+mod classes;
+mod shelf;
+mod thread_cache;
+
+pub use builder::CachingBuilder;
+
+use super::ledger::Ledger;
+use super::request::{check, check_stream};
+use super::{
+    DEFAULT_ALIGNMENT, DeviceMemory, DevicePointer, Error, Live, MemoryResource, Result, Segments,
+};
+use crate::device::{Device, Stream};
+use classes::{bytes_of, class_of};
+use parking_lot::{Mutex, RwLock};
+use shelf::Shelf;
+use spin::Yield;
+use spin::mutex::SpinMutex;
+use thread_cache::{Batch, ThreadCache, batch};
+use thread_local::ThreadLocal;
+
+/// The largest blocks that are kept, if nothing else is said.
+const LARGEST: u64 = 1 << 30;
+/// Bytes that a thread keeps of each stream, if nothing else is said.
+const BYTES_PER_THREAD: u64 = 256 << 20;
+
+/// Keeps what was freed, by size class and stream, for the next who wants it. See
+/// [`Caching::of`] for the usual one.
+///
+/// ```
+/// use scatterheap_host::resource::{Caching, MemoryResource};
+/// use scatterheap_host::{Device, Stream};
+///
+/// let device = Device::cpu();
+/// let stream = Stream::new(&device)?;
+/// let memory = Caching::of(&device);
+/// let block = memory.allocate(1 << 20, 256, &stream)?;
+/// memory.deallocate(block, 1 << 20, 256, &stream)?;
+/// assert_eq!(memory.allocate(1 << 20, 256, &stream)?, block);
+/// assert_eq!(memory.usage().hits, 1);
+/// # Ok::<(), scatterheap_host::resource::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Caching<U: MemoryResource> {
+    upstream: U,
+    device: Device,
+    ledger: Ledger,
+    shelves: Vec<Mutex<Shelf>>,
+    threads: ThreadLocal<Own>,
+    bytes_per_thread: u64,
+    /// Held while blocks are moved between threads and shelves; alone by who takes everything back, so
+    /// that all of it is found, and others then find what was given back.
+    moving: RwLock<()>,
+}
+
+/// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, so
+/// the lock need not let threads sleep: giving it back is a plain store.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Own(SpinMutex<ThreadCache, Yield>);
+
+/// What a cache did and keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Allocations that found a block in their thread's cache.
+    pub hits: u64,
+    /// Other allocations of cached sizes.
+    pub misses: u64,
+    /// Bytes that are kept for later.
+    pub kept: u64,
+    /// How often a stream was made to wait for another one, to get what that had freed.
+    pub waits: u64,
+}
+
+impl Caching<Segments<DeviceMemory>> {
+    /// The usual one: keeps what it gets from [`Segments`] of the device's memory.
+    #[must_use]
+    pub fn of(device: &Device) -> Self {
+        Self::new(Segments::new(DeviceMemory::new(device)))
+    }
+}
+
+impl<U: MemoryResource> Caching<U> {
+    /// Keeps what it gets from `upstream`; with the usual settings.
+    #[must_use]
+    pub fn new(upstream: U) -> Self {
+        Self::with(upstream, LARGEST, BYTES_PER_THREAD)
+    }
+
+    /// For other settings.
+    #[must_use]
+    pub fn builder(upstream: U) -> CachingBuilder<U> {
+        CachingBuilder::new(upstream)
+    }
+
+    fn with(upstream: U, largest: u64, bytes_per_thread: u64) -> Self {
+        let shelf = |_| Mutex::new(Shelf::default());
+        Self {
+            device: upstream.device().clone(),
+            upstream,
+            ledger: Ledger::new("a cache"),
+            shelves: (0..=class_of(largest)).map(shelf).collect(),
+            threads: ThreadLocal::new(),
+            bytes_per_thread,
+            moving: RwLock::new(()),
+        }
+    }
+
+    /// Where the memory comes from.
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// The class of a request, if such blocks are kept.
+    #[inline]
+    fn class(&self, bytes: u64, alignment: u64) -> Option<usize> {
+        let class = class_of(bytes);
+        (class < self.shelves.len() && alignment == DEFAULT_ALIGNMENT).then_some(class)
+    }
+
+    /// Takes a block that the calling thread does not have.
+    #[cold]
+    fn fetch(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
+        match self.fetch_from_shelf(class, stream)? {
+            Some(block) => Ok(block),
+            None => self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream),
+        }
+    }
+
+    /// Takes a block from a shelf, and some more for the calling thread.
+    fn fetch_from_shelf(&self, class: usize, stream: &Stream) -> Result<Option<DevicePointer>> {
+        let _moving = self.moving.read_recursive();
+        let mut blocks = self.shelves[class].lock().take(batch(class), stream)?;
+        let block = blocks.pop();
+        for block in blocks {
+            self.keep(block, class, stream);
+        }
+        Ok(block)
+    }
+
+    /// Puts a free block into the calling thread's cache.
+    #[inline]
+    fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
+        let own = self.threads.get_or_default();
+        let mut cache = own.0.lock();
+        if !cache.put(block, class, stream, self.bytes_per_thread) {
+            drop(cache);
+            self.make_room(own, block, class, stream);
+        }
+    }
+
+    /// Puts a free block into a thread's cache, and what does not fit then on the shelves.
+    #[cold]
+    fn make_room(&self, own: &Own, block: DevicePointer, class: usize, stream: &Stream) {
+        let _moving = self.moving.read_recursive();
+        let limits = (self.shelves.len(), self.bytes_per_thread);
+        let taken_out = own.0.lock().make_room(block, class, stream, limits);
+        self.shelve(taken_out);
+    }
+
+    fn shelve(&self, batches: Vec<Batch>) {
+        for batch in batches {
+            self.shelves[batch.class]
+                .lock()
+                .put(&batch.stream, batch.blocks);
+        }
+    }
+
+    /// Asks the upstream; if that has no more, gives it back what is kept and asks again.
+    fn request(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        match self.upstream.allocate(bytes, alignment, stream) {
+            Err(error) if error.is_out_of_memory() => self.press(bytes, alignment, stream),
+            requested => requested,
+        }
+    }
+
+    /// Asks the upstream until it has enough, or there is nothing left to give back to it. One thread
+    /// at a time, so that nobody fails because another has taken everything out but not given it back.
+    #[cold]
+    fn press(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let _alone = self.moving.write();
+        loop {
+            match self.upstream.allocate(bytes, alignment, stream) {
+                Err(error) if error.is_out_of_memory() && self.give_back()? > 0 => (),
+                requested => return requested,
+            }
+        }
+    }
+
+    /// Takes out everything that is kept.
+    fn drain(&self) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for own in &self.threads {
+            batches.extend(own.0.lock().drain());
+        }
+        for (class, shelf) in self.shelves.iter().enumerate() {
+            batches.extend(shelf.lock().drain(class));
+        }
+        batches
+    }
+
+    /// Gives everything that is kept back to the upstream; its bytes. The caller moves blocks alone.
+    fn give_back(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for batch in self.drain() {
+            for block in batch.blocks {
+                let size = bytes_of(batch.class);
+                self.upstream
+                    .deallocate(block, size, DEFAULT_ALIGNMENT, &batch.stream)?;
+                bytes += size;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Gets blocks from the upstream in advance: so many of so many bytes each, for work on `stream`.
+    /// All threads find them.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or such blocks are not kept. What was got by then is kept.
+    pub fn warm_up(&self, sizes: &[(u64, usize)], stream: &Stream) -> Result<()> {
+        for (bytes, count) in sizes {
+            let alignment = check(self.ledger.resource(), *bytes, DEFAULT_ALIGNMENT)?;
+            check_stream(self.device(), stream)?;
+            let class = self.class(*bytes, alignment).ok_or(Error::TooLarge {
+                resource: self.ledger.resource(),
+                asked: *bytes,
+                most: bytes_of(self.shelves.len() - 1),
+            })?;
+            for _ in 0..*count {
+                let block = self.upstream.allocate(bytes_of(class), alignment, stream)?;
+                self.shelves[class].lock().put(stream, vec![block]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates `count` blocks of the same size, or none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`allocate`](MemoryResource::allocate).
+    pub fn allocate_batch(
+        &self,
+        count: usize,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<Vec<DevicePointer>> {
+        let mut blocks = Vec::new();
+        for _ in 0..count {
+            match self.allocate(bytes, alignment, stream) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    for block in blocks {
+                        self.deallocate(block, bytes, alignment, stream)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// What it did and keeps.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for own in &self.threads {
+            let cache = own.0.lock();
+            usage.hits += cache.hits;
+            usage.misses += cache.misses;
+            usage.kept += cache.bytes();
+        }
+        for (class, shared) in self.shelves.iter().enumerate() {
+            let listed = shared.lock();
+            usage.kept += bytes_of(class) * listed.len() as u64;
+            usage.waits += listed.waits();
+        }
+        usage
+    }
+}
+
+impl<U: MemoryResource> MemoryResource for Caching<U> {
+    #[inline]
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    #[inline]
+    fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
+        let block = match self.class(bytes, alignment) {
+            Some(class) => {
+                let kept = self.threads.get_or_default().0.lock().take(class, stream);
+                match kept {
+                    Some(block) => block,
+                    None => self.fetch(class, stream)?,
+                }
+            }
+            None => self.request(bytes, alignment, stream)?,
+        };
+        self.ledger.insert(block, bytes, alignment)?;
+        Ok(block)
+    }
+
+    #[inline]
+    fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
+        self.ledger.remove(pointer, bytes, alignment)?;
+        match self.class(bytes, alignment) {
+            Some(class) => {
+                self.keep(pointer, class, stream);
+                Ok(())
+            }
+            None => self.upstream.deallocate(pointer, bytes, alignment, stream),
+        }
+    }
+
+    fn live(&self) -> Live {
+        self.ledger.live()
+    }
+
+    /// Gives everything that is kept back to the upstream, and trims that.
+    fn trim(&self) -> Result<u64> {
+        let _alone = self.moving.write();
+        let given = self.give_back()?;
+        // The upstream's own memory may be all of it: what went up is not counted twice.
+        Ok(given.max(self.upstream.trim()?))
+    }
+}
+
+impl<U: MemoryResource> Drop for Caching<U> {
+    fn drop(&mut self) {
+        let mut left = Vec::new();
+        self.ledger
+            .for_each(|block, bytes, alignment| left.push((block, bytes, alignment)));
+        if !left.is_empty() {
+            // Any stream may use them. If the device failed there is nothing to wait for.
+            let _failed = self.device().synchronize();
+        }
+        let stream = Stream::default_of(self.device());
+        for (block, bytes, alignment) in left {
+            let bytes = self.class(bytes, alignment).map_or(bytes, bytes_of);
+            // An error has nobody to go to.
+            let _failed = self.upstream.deallocate(block, bytes, alignment, &stream);
+        }
+        let _failed = self.give_back();
+    }
+}

@@ -1,0 +1,190 @@
+//! What a thread keeps for itself: free blocks by stream and size class.
+//!
+//! The thread's own lock guards it, which nobody else takes but who needs all memory back.
+
+use super::super::DevicePointer;
+use super::classes::bytes_of;
+use crate::device::Stream;
+
+/// Blocks that a thread keeps of one class and stream at most.
+const MOST_BLOCKS: u64 = 64;
+/// Bytes that it keeps of them at most, if that is more than one block.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Streams whose blocks a thread keeps. What it keeps of others goes to the shelves.
+const MOST_STREAMS: usize = 8;
+
+/// Free blocks of one thread.
+#[derive(Debug, Default)]
+pub(super) struct ThreadCache {
+    streams: Vec<StreamBins>,
+    /// The stream that was used last.
+    last: usize,
+    /// Allocations that found a block here.
+    pub hits: u64,
+    /// Others.
+    pub misses: u64,
+}
+
+/// Free blocks of one thread that were freed on one stream.
+#[derive(Debug)]
+struct StreamBins {
+    stream: Stream,
+    id: u64,
+    /// A list for each class.
+    bins: Vec<Vec<DevicePointer>>,
+    bytes: u64,
+}
+
+/// Blocks of one class that were freed on one stream.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub stream: Stream,
+    pub class: usize,
+    pub blocks: Vec<DevicePointer>,
+}
+
+/// Blocks of a class that a thread keeps at most.
+fn room(class: usize) -> usize {
+    (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS) as usize
+}
+
+/// Blocks of a class that are moved at once.
+pub(super) fn batch(class: usize) -> usize {
+    room(class).div_ceil(2)
+}
+
+impl ThreadCache {
+    /// The bins of a stream, if it has some.
+    #[inline]
+    fn find(&mut self, stream: &Stream) -> Option<&mut StreamBins> {
+        let id = stream.id();
+        if self.streams.get(self.last).is_none_or(|bins| bins.id != id) {
+            self.last = self.streams.iter().position(|bins| bins.id == id)?;
+        }
+        self.streams.get_mut(self.last)
+    }
+
+    /// Makes bins for a stream. If there are too many streams, what is kept of the oldest is taken out.
+    #[cold]
+    fn make(&mut self, stream: &Stream, classes: usize) -> Vec<Batch> {
+        let evicted = if self.streams.len() < MOST_STREAMS {
+            Vec::new()
+        } else {
+            self.streams.remove(0).drain()
+        };
+        self.streams.push(StreamBins {
+            stream: stream.clone(),
+            id: stream.id(),
+            bins: vec![Vec::new(); classes],
+            bytes: 0,
+        });
+        evicted
+    }
+
+    /// Takes a block that was freed on this stream.
+    #[inline]
+    pub fn take(&mut self, class: usize, stream: &Stream) -> Option<DevicePointer> {
+        let block = self.find(stream).and_then(|bins| {
+            let block = bins.bins[class].pop()?;
+            bins.bytes -= bytes_of(class);
+            Some(block)
+        });
+        if block.is_some() {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+        block
+    }
+
+    /// Puts a block in, after the work of a stream, if there is room.
+    #[inline]
+    pub fn put(
+        &mut self,
+        block: DevicePointer,
+        class: usize,
+        stream: &Stream,
+        most_bytes: u64,
+    ) -> bool {
+        let Some(bins) = self.find(stream) else {
+            return false;
+        };
+        let size = bytes_of(class);
+        let bytes = bins.bytes + size;
+        let bin = &mut bins.bins[class];
+        // As `room` says, without its division.
+        let blocks = bin.len() as u64 + 1;
+        let has_room = blocks == 1 || blocks <= MOST_BLOCKS && blocks * size <= MOST_BYTES;
+        let fits = has_room && bytes <= most_bytes;
+        if fits {
+            bin.push(block);
+            bins.bytes = bytes;
+        }
+        fits
+    }
+
+    /// Puts a block in, after the work of a stream. If the thread has too many or too much then, some
+    /// are taken out.
+    #[cold]
+    pub fn make_room(
+        &mut self,
+        block: DevicePointer,
+        class: usize,
+        stream: &Stream,
+        (classes, most_bytes): (usize, u64),
+    ) -> Vec<Batch> {
+        let mut taken_out = Vec::new();
+        if self.find(stream).is_none() {
+            taken_out = self.make(stream, classes);
+        }
+        let Some(bins) = self.find(stream) else {
+            return taken_out;
+        };
+        let bin = &mut bins.bins[class];
+        bin.push(block);
+        bins.bytes += bytes_of(class);
+        if bin.len() <= room(class) && bins.bytes <= most_bytes {
+            return taken_out;
+        }
+        taken_out.push(bins.spill(class));
+        taken_out
+    }
+
+    /// Takes everything out.
+    pub fn drain(&mut self) -> Vec<Batch> {
+        self.streams.drain(..).flat_map(StreamBins::drain).collect()
+    }
+
+    /// Bytes of all blocks.
+    pub fn bytes(&self) -> u64 {
+        self.streams.iter().map(|bins| bins.bytes).sum()
+    }
+}
+
+impl StreamBins {
+    /// Takes everything out.
+    fn drain(self) -> Vec<Batch> {
+        let bins = self.bins.into_iter().enumerate();
+        bins.filter(|(_, blocks)| !blocks.is_empty())
+            .map(|(class, blocks)| Batch {
+                stream: self.stream.clone(),
+                class,
+                blocks,
+            })
+            .collect()
+    }
+
+    /// Takes out the older half of a class.
+    #[cold]
+    fn spill(&mut self, class: usize) -> Batch {
+        let bin = &mut self.bins[class];
+        let blocks: Vec<_> = bin.drain(..bin.len().div_ceil(2)).collect();
+        self.bytes -= bytes_of(class) * blocks.len() as u64;
+        Batch {
+            stream: self.stream.clone(),
+            class,
+            blocks,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Memory of a device that the host hands out: one small trait, resources that own memory, and
+//! adaptors around any of them.
+//!
+//! A [`MemoryResource`] allocates and deallocates bytes, in the order of a [`Stream`]: what is
+//! deallocated on a stream may still be used by work that was enqueued there before, and is handed
+//! out again only to work that comes after it, be it on the same stream or on another one, which is
+//! made to wait. All resources may be used from many threads.
+//!
+//! | resource | what it is for |
+//! |---|---|
+//! | [`DeviceMemory`] | the device's own allocator; where others get their memory from |
+//! | [`BlockPool`] | a fixed number of blocks of one size |
+//! | [`Slab`] | size classes from 256 B to 64 KiB |
+//! | [`Buddy`] | powers of two, split and merged, in one piece of memory |
+//! | [`Arena`] | one allocation after the other, freed in bulk; grows over reserved addresses |
+//! | [`Segments`] | any size, the best fitting place, split and merged |
+//! | [`Caching`] | keeps what was freed for the next who wants that size; the fast one |
+//!
+//! | adaptor | what it adds |
+//! |---|---|
+//! | [`Statistics`] | counts: calls, bytes, the most bytes at once |
+//! | [`Limiting`] | refuses more than so many bytes at once |
+//! | [`Tracking`] | who allocated what is still there |
+//! | [`Logging`] | every call, as CSV |
+//! | [`OnFailure`] | asks what to do when memory is out |
+//! | [`Fallback`] | a second resource for what the first has no room for |
+//!
+//! [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
+//! moving.
+//!
+//! Wrong use is an error and changes nothing: a pointer that is freed twice or is not of this
+//! resource, a size or an alignment other than at its allocation, no bytes at all, a stream of
+//! another device. (A pointer that is freed twice after its memory was allocated again, in the same
+//! size, is a pointer of the new owner: that nobody can tell.) What a dropped resource had handed
+//! out is gone; [`live`](MemoryResource::live) tells before how much that is.
+//!
+//! The trait is in the image of RMM's `device_memory_resource`
+//! (<https://docs.rapids.ai/api/rmm/stable/>).
+
+pub mod adaptor;
+mod arena;
+mod block_pool;
+mod blocks;
+mod buddy;
+mod caching;
+mod device_memory;
+mod error;
+mod growable_buffer;
+mod ledger;
+mod order;
+mod owned;
+mod request;
+mod segments;
+mod slab;
+
+pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking};
+pub use arena::{Arena, Scope};
+pub use block_pool::BlockPool;
+pub use buddy::Buddy;
+pub use caching::{Caching, CachingBuilder, Usage};
+pub use device_memory::DeviceMemory;
+pub use error::{Error, Result};
+pub use growable_buffer::GrowableBuffer;
+pub use owned::{DeviceBox, DeviceVec};
+pub use request::{DEFAULT_ALIGNMENT, MAX_BYTES};
+pub use segments::{Fragmentation, Segments};
+pub use slab::Slab;
+
+use crate::device::{Device, Stream};
+use std::fmt::{self, Debug};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+/// An address of a device's memory, never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct DevicePointer(NonZeroU64);
+
+impl DevicePointer {
+    /// The pointer with this address; none for 0.
+    #[must_use]
+    pub fn new(address: u64) -> Option<Self> {
+        NonZeroU64::new(address).map(Self)
+    }
+
+    /// Its address on the device.
+    #[must_use]
+    pub fn address(self) -> u64 {
+        self.0.get()
+    }
+
+    /// For the arguments of a kernel. On a GPU the host must not use it.
+    #[must_use]
+    pub fn as_ptr<T>(self) -> *mut T {
+        self.address() as *mut T
+    }
+}
+
+impl fmt::Display for DevicePointer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#x}", self.address())
+    }
+}
+
+/// What is handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Bytes that were asked for, without what rounding adds.
+    pub bytes: u64,
+}
+
+/// Hands out memory of a device, in the order of streams.
+pub trait MemoryResource: Send + Sync + Debug {
+    /// The device that the memory is on.
+    fn device(&self) -> &Device;
+
+    /// Allocates `bytes` bytes at a multiple of `alignment`, a power of two
+    /// ([`DEFAULT_ALIGNMENT`] is the least that there is), for work that is enqueued on `stream` from
+    /// now on. What is there is undefined.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough ([`Error::is_out_of_memory`]), or the request makes no sense.
+    fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer>;
+
+    /// Takes a block back, after the work that is enqueued on `stream`. If it was used on other
+    /// streams, these must have done so, or `stream` wait for them.
+    ///
+    /// # Errors
+    ///
+    /// If this resource did not hand it out with these bytes and this alignment, or has it back
+    /// already. Then nothing changes.
+    fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()>;
+
+    /// What is handed out now. Takes time, as it counts, and is exact if nobody allocates or
+    /// deallocates meanwhile.
+    fn live(&self) -> Live;
+
+    /// Gives what is kept for later back to where it came from; the bytes that were given back. May
+    /// wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn trim(&self) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+macro_rules! forward {
+    ($type:ty) => {
+        impl<R: MemoryResource + ?Sized> MemoryResource for $type {
+            fn device(&self) -> &Device {
+                (**self).device()
+            }
+
+            fn allocate(
+                &self,
+                bytes: u64,
+                alignment: u64,
+                stream: &Stream,
+            ) -> Result<DevicePointer> {
+                (**self).allocate(bytes, alignment, stream)
+            }
+
+            fn deallocate(
+                &self,
+                pointer: DevicePointer,
+                bytes: u64,
+                alignment: u64,
+                stream: &Stream,
+            ) -> Result<()> {
+                (**self).deallocate(pointer, bytes, alignment, stream)
+            }
+
+            fn live(&self) -> Live {
+                (**self).live()
+            }
+
+            fn trim(&self) -> Result<u64> {
+                (**self).trim()
+            }
+        }
+    };
+}
+
+forward!(&R);
+forward!(Box<R>);
+forward!(Arc<R>);

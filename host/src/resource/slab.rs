@@ -1,0 +1,160 @@
+//! Size classes from 256 B to 64 KiB, each a list of free blocks that are cut from slabs.
+
+use super::blocks::{Blocks, Chunk};
+use super::ledger::Ledger;
+use super::request::{check, check_stream};
+use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
+use crate::device::{Device, Stream};
+use parking_lot::Mutex;
+
+/// The largest block.
+const MOST: u64 = 64 << 10;
+/// Number of classes: powers of two.
+const CLASSES: usize = (MOST / DEFAULT_ALIGNMENT).ilog2() as usize + 1;
+/// Bytes of a slab: the same for all classes, so that they give memory to each other.
+const SLAB_BYTES: u64 = 1 << 20;
+
+/// Hands out blocks of 256 B, 512 B, … 64 KiB, each size from slabs of 1 MiB of its own. Empty slabs
+/// are kept until memory is out, or until [`trim`](MemoryResource::trim).
+#[derive(Debug)]
+pub struct Slab<U: MemoryResource> {
+    upstream: U,
+    ledger: Ledger,
+    classes: [Mutex<Blocks>; CLASSES],
+    /// Held by who gives empty slabs back because memory is out, so that others wait for them.
+    pressure: Mutex<()>,
+}
+
+impl<U: MemoryResource> Slab<U> {
+    /// No slabs yet.
+    #[must_use]
+    pub fn new(upstream: U) -> Self {
+        let class = |index| Mutex::new(Blocks::new(DEFAULT_ALIGNMENT << index));
+        Self {
+            upstream,
+            ledger: Ledger::new("a slab allocator"),
+            classes: std::array::from_fn(class),
+            pressure: Mutex::new(()),
+        }
+    }
+
+    /// The class whose blocks have so many bytes and such an alignment: blocks are aligned to their
+    /// size.
+    fn class(&self, bytes: u64, alignment: u64) -> Result<usize> {
+        let resource = self.ledger.resource();
+        if bytes > MOST {
+            return Err(Error::TooLarge {
+                resource,
+                asked: bytes,
+                most: MOST,
+            });
+        }
+        if alignment > MOST {
+            return Err(Error::AlignmentTooLarge {
+                resource,
+                asked: alignment,
+                most: MOST,
+            });
+        }
+        let block = bytes.max(alignment).next_power_of_two();
+        Ok((block / DEFAULT_ALIGNMENT).ilog2() as usize)
+    }
+
+    /// Takes a block of a class, and asks for a slab if there is none.
+    fn take(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
+        let mut blocks = self.classes[class].lock();
+        if let Some(block) = blocks.take(stream)? {
+            return Ok(block);
+        }
+        let first = self.upstream.allocate(SLAB_BYTES, MOST, stream)?;
+        let slab = Chunk {
+            first,
+            bytes: SLAB_BYTES,
+        };
+        blocks.add(slab, stream);
+        let block = blocks.take(stream)?;
+        block.ok_or(Error::OutOfMemory {
+            resource: self.ledger.resource(),
+            asked: SLAB_BYTES,
+        })
+    }
+
+    /// Takes a block of a class, and gives back empty slabs as long as memory is out and there are any.
+    #[cold]
+    fn press(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
+        let _alone = self.pressure.lock();
+        loop {
+            match self.take(class, stream) {
+                Err(error) if error.is_out_of_memory() && self.trim()? > 0 => (),
+                taken => return taken,
+            }
+        }
+    }
+
+    fn give_back(&self, slab: Chunk) -> Result<()> {
+        let stream = Stream::default_of(self.device());
+        self.upstream
+            .deallocate(slab.first, slab.bytes, MOST, &stream)
+    }
+}
+
+impl<U: MemoryResource> MemoryResource for Slab<U> {
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
+        let class = self.class(bytes, alignment)?;
+        let block = match self.take(class, stream) {
+            Err(error) if error.is_out_of_memory() => self.press(class, stream),
+            taken => taken,
+        }?;
+        self.ledger.insert(block, bytes, alignment)?;
+        Ok(block)
+    }
+
+    fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
+        self.ledger.remove(pointer, bytes, alignment)?;
+        let class = self.class(bytes, alignment)?;
+        self.classes[class].lock().put(pointer, stream);
+        Ok(())
+    }
+
+    fn live(&self) -> Live {
+        self.ledger.live()
+    }
+
+    /// Gives slabs back of which no block is handed out.
+    fn trim(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for class in &self.classes {
+            for slab in class.lock().remove_empty()? {
+                self.give_back(slab)?;
+                bytes += slab.bytes;
+            }
+        }
+        Ok(bytes + self.upstream.trim()?)
+    }
+}
+
+impl<U: MemoryResource> Drop for Slab<U> {
+    fn drop(&mut self) {
+        for class in 0..CLASSES {
+            let slabs = self.classes[class].get_mut().remove_all();
+            for slab in slabs {
+                // An error has nobody to go to.
+                let _failed = self.give_back(slab);
+            }
+        }
+    }
+}
