@@ -503,7 +503,7 @@ fn owned_values_are_given_back() {
         assert_eq!(zeros.read(0, 1000).expect("within"), vec![0; 1000]);
         let none = DeviceVec::<u64>::zeroed(memory.clone(), &stream, 0).expect("no memory");
         assert!(none.is_empty() && none.pointer().is_none());
-        assert_eq!(none.read(0, 0).expect("within"), []);
+        assert!(none.read(0, 0).expect("within").is_empty());
         let mut one = DeviceBox::new(memory.clone(), &stream, 5_u8).expect("memory");
         one.set(6).expect("there");
         assert_eq!(one.get().expect("there"), 6);
