@@ -164,7 +164,7 @@ fn read(metadata: Vec<u8>) {
         snapshot.leaks().iter().map(|leak| leak.blocks).sum::<u64>(),
         blocks
     );
-    assert_eq!(snapshot.page_map().len(), layout.page_count as usize);
+    assert_eq!(snapshot.page_map().len(), snapshot.page_count() as usize);
     let occupancy = snapshot.occupancy();
     assert_eq!(
         (occupancy.used_blocks, occupancy.used_bytes),
@@ -173,7 +173,7 @@ fn read(metadata: Vec<u8>) {
     let pages = occupancy.pages;
     assert_eq!(
         pages.free + pages.in_slabs + pages.in_runs + pages.lost,
-        u64::from(layout.page_count)
+        u64::from(snapshot.page_count())
     );
     assert!((0.0..=1.0).contains(&occupancy.external_fragmentation));
     assert!(
