@@ -196,7 +196,7 @@ impl Core {
             // Who finds the other stripe empty must know that a slab is on its way.
             listed.announce(1);
             let ticket = if other.detach(class, seen) {
-                self.let_go(before);
+                self.let_go_in_sight(before);
                 // Relaxed: a hint.
                 self.globals()
                     .shared
@@ -229,11 +229,18 @@ impl Core {
         }
     }
 
-    /// Says that a slab of which a stripe lets go is on its way, though the stripe's word no longer tells of it: who
-    /// finds nothing must not take that for the end.
+    /// [`let_go`](Self::let_go) where the stripe's word still tells of the slab.
+    fn let_go_in_sight(&self, before: Ticket) {
+        self.announce_leaving(before);
+        self.let_go(before);
+        self.renounce_leaving(before);
+    }
+
+    /// Says that the pages of a slab of which a stripe lets go may be on their way: it may drain before it can be found again,
+    /// and who finds no page must not take that for the end. (Who looks for a slot of the class
+    /// finds that the slab, or the stripe's new one, has not arrived yet.)
     fn announce_leaving(&self, before: Ticket) {
         if before.has_slab() {
-            self.listed(before.class()).announce(1);
             self.free_pages().announce(ticket_slab(before).pages());
         }
     }
@@ -241,7 +248,6 @@ impl Core {
     /// Says that the slab has arrived: it is listed, or full, or its pages are free.
     fn renounce_leaving(&self, before: Ticket) {
         if before.has_slab() {
-            self.listed(before.class()).renounce(1);
             self.free_pages().renounce(ticket_slab(before).pages());
         }
     }
@@ -250,7 +256,7 @@ impl Core {
     #[inline(never)]
     fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
         let class = before.class();
-        self.let_go(before);
+        self.let_go_in_sight(before);
         // Only now: who sees the stripe without the slab finds the slab where it went.
         stripe.publish(Ticket::refilling(class).following(before));
         let obtained = self.obtain(class);

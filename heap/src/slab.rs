@@ -155,9 +155,9 @@ impl Core {
     }
 
     fn lower_usage(&self, slab: Slab, amount: u32) {
-        // Relaxed: what was done to blocks and bits is released by who did it, in `release`; this
-        // thread has only looked, and publishes its stripe afterwards.
-        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
+        // Release: whose free comes after this and finds the last block gone acquires in `change_state`, and knows
+        // that the slab's pages are announced. What was done to blocks and bits is released by who did it.
+        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Release);
         self.change_state(slab, before, before.wrapping_sub(amount));
     }
 

@@ -523,6 +523,33 @@ fn a_listed_slab_in_transit_is_waited_for() {
 }
 
 #[test]
+fn a_slab_that_drains_while_its_stripe_leaves_it_is_not_missed() {
+    explore(2, || {
+        // The stripe's slab is used up, though a slot of it is free; another is listed with a free slot. No page is free.
+        let ground = Ground::new(2);
+        let mut blocks: Vec<_> = (0..2 * SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        let mut leaving = blocks.split_off(blocks.len() / 2);
+        let page_of = |block| (block - ground.heap().base()) / PAGE;
+        let left = page_of(leaving[0]);
+        for freed in [blocks.pop(), leaving.pop()].into_iter().flatten() {
+            ground.free(freed);
+        }
+        let other = spawn(&ground, |ground| ground.obtain(SLOT));
+        for block in leaving {
+            ground.free(block);
+        }
+        let page = ground.malloc(PAGE);
+        let block = other.join().expect("no panic");
+        // Unless the other took a slot of the slab that drains.
+        assert!(page.is_some() || page_of(block) == left);
+        blocks.extend(page);
+        blocks.extend([rest, block]);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
 fn a_drawer_sees_the_slab_it_draws_from() {
     explore(4, || {
         // One thread makes the slab; what the other draws from it, it can free.
