@@ -11,12 +11,14 @@ macro_rules! either {
     };
 }
 
+mod context;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod selector;
 mod stream;
 
+pub use context::KeptContext;
 pub use selector::Selector;
 pub use stream::{Event, Stream};
 

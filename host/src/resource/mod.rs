@@ -63,7 +63,7 @@ pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
 pub use owned::{DeviceBox, DeviceVec};
 pub use request::{DEFAULT_ALIGNMENT, MAX_BYTES};
-pub use segments::{Fragmentation, Segments};
+pub use segments::{Fragmentation, Segments, Span};
 pub use slab::Slab;
 
 use crate::device::{Device, Stream};

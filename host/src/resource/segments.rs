@@ -44,6 +44,19 @@ pub struct Fragmentation {
     pub free_pieces: u64,
 }
 
+/// A place in a segment, for maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether it is free; else it is handed out.
+    pub is_free: bool,
+    /// Whether a segment begins with it.
+    pub begins_segment: bool,
+}
+
 /// A part of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -260,6 +273,19 @@ impl<U: MemoryResource> Segments<U> {
         found
     }
 
+    /// All places of all segments, by address.
+    #[must_use]
+    pub fn spans(&self) -> Vec<Span> {
+        let pieces = self.pieces.lock();
+        let span = |(address, piece): (&u64, &Piece)| Span {
+            address: *address,
+            bytes: piece.bytes,
+            is_free: piece.free.is_some(),
+            begins_segment: piece.is_first,
+        };
+        pieces.by_address.iter().map(span).collect()
+    }
+
     /// How often a stream had to wait for another, to get what that had freed.
     #[must_use]
     pub fn waits(&self) -> u64 {
@@ -419,6 +445,10 @@ mod tests {
                 .map(|_| segments.allocate(1 << 18, 256, &stream).expect("memory"))
                 .collect();
             assert_eq!(segments.fragmentation().free, 0);
+            let spans = segments.spans();
+            assert_eq!(spans.len(), 4);
+            assert!(spans.iter().all(|span| !span.is_free));
+            assert_eq!(spans.iter().filter(|span| span.begins_segment).count(), 1);
             for index in order {
                 segments
                     .deallocate(blocks[index], 1 << 18, 256, &stream)

@@ -7,8 +7,11 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
+mod context;
 mod stream;
 mod virtual_memory;
+
+pub(super) use context::KeptContext;
 
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
@@ -265,6 +268,8 @@ impl Cuda {
 
     pub fn load_module(&self, ptx: &str) -> Result<()> {
         let mut state = self.state()?;
+        // Not before there is a kernel: stacks take memory of the device, also from others who use it.
+        raise_stack()?;
         let source = CString::new(ptx).map_err(|_| Error::PtxRejected {
             message: "not text".into(),
             log: "the module contains a zero byte".into(),
@@ -423,7 +428,9 @@ impl Cuda {
             result::ctx::set_current(context).map_err(not_recoverable)?;
             context
         };
-        raise_stack()?;
+        if !state.sources.is_empty() {
+            raise_stack()?;
+        }
         if let Some(bytes) = state.malloc_heap {
             set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
         }
@@ -508,7 +515,6 @@ fn retain(device: CUdevice) -> Result<CUcontext> {
         unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
     // SAFETY: just retained.
     unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))?;
-    raise_stack()?;
     Ok(context)
 }
 
