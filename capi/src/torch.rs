@@ -63,6 +63,15 @@ pub(crate) fn default_of(device: c_int) -> Result<&'static Default> {
     }
 }
 
+/// The default resource of a device, for other bindings.
+///
+/// # Errors
+///
+/// If there is no such device, a variable makes no sense, or there is not enough memory.
+pub fn default_resource(device: c_int) -> Result<Arc<Resource>> {
+    Ok(default_of(device)?.resource.clone())
+}
+
 #[cold]
 fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Default> {
     let configured = CONFIGURED.lock();
@@ -107,7 +116,7 @@ fn numbered(file: &str, number: u32) -> PathBuf {
 /// # Errors
 ///
 /// If the text means nothing, or there is a default resource already that is made of something else.
-pub(crate) fn configure(text: &str) -> Result<()> {
+pub fn configure(text: &str) -> Result<()> {
     let mut configured = CONFIGURED.lock();
     let composition: Composition = text.parse()?;
     for (number, place) in DEFAULTS.iter().enumerate() {
