@@ -87,6 +87,10 @@ int scatterheap_gpu_count(void);
  *   limit=SIZE         refuses more than SIZE bytes at once
  *   trace=FILE         writes every call to FILE, as CSV
  *   caching            keeps what is freed, in front of any resource
+ *   segments           cuts large pieces of any resource into blocks
+ *
+ * "caching" at the end is short for "caching,segments,device"; "caching,segments,limit=8GiB,device" limits what is taken
+ * from the device rather than what is handed out.
  */
 scatterheap_resource *scatterheap_create(const char *device, const char *composition);
 

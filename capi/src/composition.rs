@@ -23,6 +23,7 @@ pub(crate) enum Adaptor {
     Limit(u64),
     Trace(PathBuf),
     Caching,
+    Segments,
 }
 
 /// What owns memory.
@@ -99,8 +100,9 @@ impl Adaptor {
             ("limit", Some(text)) => Ok(Self::Limit(bytes("limit", text)?)),
             ("trace", Some(file)) if !file.is_empty() => Ok(Self::Trace(file.into())),
             ("caching", None) => Ok(Self::Caching),
+            ("segments", None) => Ok(Self::Segments),
             _ => Err(format!(
-                "`{word}` is none of the adaptors statistics, tracking, tracking=backtraces, limit=SIZE, trace=FILE and caching"
+                "`{word}` is none of the adaptors statistics, tracking, tracking=backtraces, limit=SIZE, trace=FILE, caching and segments"
             )),
         }
     }

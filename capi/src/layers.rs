@@ -77,12 +77,7 @@ impl Layers {
             Base::Segments => {
                 let segments = Arc::new(Segments::new(memory()));
                 let mut layers = Self::of(segments.clone());
-                let below = segments.clone();
-                layers.views.push(Box::new(move |figures| {
-                    see_segments(figures, &below);
-                    figures.waits = below.waits();
-                }));
-                layers.spans = Some(Box::new(move || places(&segments)));
+                layers.watch_segments(segments);
                 layers
             }
             Base::Device => Self::of(Arc::new(memory())),
@@ -118,6 +113,16 @@ impl Layers {
         Ok(layers)
     }
 
+    /// Asks segments for figures and places.
+    fn watch_segments<U: MemoryResource + 'static>(&mut self, segments: Arc<Segments<U>>) {
+        let seen = segments.clone();
+        self.views.push(Box::new(move |figures| {
+            see_segments(figures, &seen);
+            figures.waits = seen.waits();
+        }));
+        self.spans = Some(Box::new(move || places(&segments)));
+    }
+
     /// Puts an adaptor around what there is.
     fn wrap(&mut self, adaptor: &Adaptor) -> Result<()> {
         let below = self.memory.clone();
@@ -148,6 +153,11 @@ impl Layers {
                 self.memory = caching.clone();
                 let see = move |figures: &mut Figures| see_usage(figures, caching.usage());
                 self.views.push(Box::new(see));
+            }
+            Adaptor::Segments => {
+                let segments = Arc::new(Segments::new(below));
+                self.memory = segments.clone();
+                self.watch_segments(segments);
             }
         }
         Ok(())

@@ -246,6 +246,7 @@ mod tests {
             "arena=1MiB",
             "statistics,tracking=backtraces,limit=1MiB,caching",
             "caching,slab",
+            "caching,segments,limit=128MiB,device",
         ] {
             let resource = resource(composition);
             let block = resource.allocate(1000, 256, 0).expect("memory");

@@ -29,7 +29,11 @@ adaptor                          adds
 ``tracking``                     a report of what is live
 ``limit=SIZE``                   no more than SIZE bytes at once
 ``trace=FILE``                   every call as CSV
+``caching``, ``segments``        the same as above, in front of any resource
 ===============================  =============================================================
+
+``"caching"`` is short for ``"caching,segments,device"``; ``"caching,segments,limit=8GiB,device"`` limits what is taken
+from the device rather than what is handed out.
 
 Streams are CUDA's handles, as numbers (``stream.cuda_stream`` of PyTorch, ``stream.ptr`` of CuPy); 0 is the default
 stream. They must not be destroyed before the resource.

@@ -1,6 +1,9 @@
 //! Programs in C and C++ that are built against the header and linked with the library, on the CPU and on the first GPU
 //! if there is one.
 
+mod build;
+
+use build::library;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,20 +15,8 @@ const SOURCES: [&str; 2] = [
     include_str!("../../src/torch.rs"),
 ];
 
-/// The directory of the library, which cargo builds for this test and puts beside it.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a file");
-    let directory = test.parent().expect("it lies in a directory");
-    assert!(
-        directory.join("libscatterheap.so").is_file(),
-        "no libscatterheap.so in {}",
-        directory.display()
-    );
-    directory.to_owned()
-}
-
 /// Builds a program; none if there is no such compiler.
-fn build(compiler: &str, source: &str, flags: &[&str], directory: &TempDir) -> Option<PathBuf> {
+fn compile(compiler: &str, source: &str, flags: &[&str], directory: &TempDir) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = directory.path().join(format!("{compiler}-{source}"));
     let output = Command::new(compiler)
@@ -87,7 +78,7 @@ fn the_interface_does_what_the_header_says() {
         ("cc", &["-std=gnu11"][..]),
         ("c++", &["-std=gnu++17", "-x", "c++"]),
     ] {
-        if let Some(program) = build(compiler, "interface.c", flags, &directory) {
+        if let Some(program) = compile(compiler, "interface.c", flags, &directory) {
             run(&program);
         }
     }
@@ -96,7 +87,7 @@ fn the_interface_does_what_the_header_says() {
 #[test]
 fn failures_are_exceptions_for_those_who_ask() {
     let directory = TempDir::new().expect("a directory");
-    if let Some(program) = build("c++", "exceptions.cpp", &["-std=gnu++17"], &directory) {
+    if let Some(program) = compile("c++", "exceptions.cpp", &["-std=gnu++17"], &directory) {
         run(&program);
     }
 }
