@@ -75,7 +75,8 @@ fn names_sources(program: &Path) -> Result<bool> {
         .any(|window| window == root.as_bytes()))
 }
 
-fn copy(file: &Path, target: &Path) -> Result<()> {
+/// Copies a file to a place whose directory need not exist.
+pub fn copy(file: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("it lies in a directory")?;
     fs::create_dir_all(parent)?;
     fs::copy(file, target).with_context(|| format!("cannot copy {}", file.display()))?;
