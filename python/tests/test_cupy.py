@@ -26,7 +26,8 @@ class Functions(unittest.TestCase):
         self.assertEqual(allocator.statistics()["waits"], 0)
         self.assertEqual(allocator.statistics()["live_bytes"], 1000)
         allocator.free(first, 0)
-        self.assertEqual(allocator.trim(), 64 << 20)
+        reserved = allocator.statistics()["reserved_bytes"]
+        self.assertEqual((allocator.trim(), reserved > 0), (reserved, True))
         with self.assertRaises(KeyError):
             allocator.free(first, 0)
 
