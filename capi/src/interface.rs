@@ -8,8 +8,8 @@ use crate::figures::{Figures, Place};
 use crate::handle::{Handle, Held};
 use crate::resource::Resource;
 use crate::torch;
-use scatterheap_host::Device;
 use scatterheap_host::resource::DevicePointer;
+use scatterheap_host::{Device, KeptContext};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn scatterheap_destroy(resource: *const Handle) -> c_int {
         // SAFETY: as the caller promises; handles are never freed.
         let handle = unsafe { resource.as_ref() }.ok_or(Error::NullHandle)?;
         let resource = handle.take()?;
-        let _context = resource.device().keep_context();
+        let _context = KeptContext::of_this_thread();
         let flushed = resource.flush();
         drop(resource);
         flushed

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use scatterheap_host::resource::adaptor::Report;
 use scatterheap_host::resource::{DevicePointer, MemoryResource};
 use scatterheap_host::size::Bytes;
-use scatterheap_host::{Device, Selector, Stream};
+use scatterheap_host::{Device, KeptContext, Selector, Stream};
 use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
@@ -66,6 +66,7 @@ impl Resource {
     ///
     /// If there is no such device, or not enough memory, or one of the texts means nothing.
     pub fn new(selector: &str, composition: &str) -> Result<Arc<Self>> {
+        let _context = KeptContext::of_this_thread();
         let selector: Selector = selector.parse()?;
         Self::on(&Device::open(&selector, &[])?, composition.parse()?)
     }
@@ -76,7 +77,7 @@ impl Resource {
     ///
     /// If there is not enough memory, or a file cannot be made.
     pub fn on(device: &Device, composition: Composition) -> Result<Arc<Self>> {
-        let _context = device.keep_context();
+        let _context = KeptContext::of_this_thread();
         let layers = Layers::build(&composition, device)?;
         let resource = Arc::new(Self {
             device: device.clone(),
@@ -108,7 +109,7 @@ impl Resource {
     /// As for [`MemoryResource::allocate`], and for the per-thread default stream.
     #[inline]
     pub fn allocate(&self, bytes: u64, alignment: u64, stream: u64) -> Result<DevicePointer> {
-        let _context = self.device.keep_context();
+        let _context = KeptContext::of_this_thread();
         self.streams.with(&self.device, stream, |stream| {
             Ok(self.layers.memory.allocate(bytes, alignment, stream)?)
         })
@@ -127,7 +128,7 @@ impl Resource {
         alignment: u64,
         stream: u64,
     ) -> Result<()> {
-        let _context = self.device.keep_context();
+        let _context = KeptContext::of_this_thread();
         self.streams.with(&self.device, stream, |stream| {
             for other in self.used_by_others.remove(pointer) {
                 if other != *stream {
@@ -158,7 +159,7 @@ impl Resource {
     ///
     /// If the device fails.
     pub fn trim(&self) -> Result<u64> {
-        let _context = self.device.keep_context();
+        let _context = KeptContext::of_this_thread();
         Ok(self.layers.memory.trim()?)
     }
 
@@ -170,7 +171,7 @@ impl Resource {
     pub fn reset(&self) -> Result<()> {
         let arena = self.layers.lone_arena();
         let arena = arena.ok_or_else(|| Error::NotAnArena(self.composition.to_string()))?;
-        let _context = self.device.keep_context();
+        let _context = KeptContext::of_this_thread();
         arena.reset();
         Ok(())
     }

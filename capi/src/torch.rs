@@ -12,7 +12,7 @@ use crate::interface::pointer;
 use crate::resource::Resource;
 use parking_lot::Mutex;
 use scatterheap_host::resource::DEFAULT_ALIGNMENT;
-use scatterheap_host::{Device, Selector};
+use scatterheap_host::{Device, KeptContext, Selector};
 use std::env;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -93,8 +93,8 @@ fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Def
         Some(file) => composition.traced_to(numbered(&file, number)),
         None => composition,
     };
-    let kept = Device::open(&selector, &[])?;
-    let resource = Resource::on(&kept, composition)?;
+    let _context = KeptContext::of_this_thread();
+    let resource = Resource::on(&Device::open(&selector, &[])?, composition)?;
     let handle = Handle::of_default(resource.clone());
     Ok(place.get_or_init(|| Default { resource, handle }))
 }

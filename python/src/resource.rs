@@ -4,6 +4,7 @@ use crate::errors::exception;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use scatterheap_capi as capi;
+use scatterheap_host::KeptContext;
 use scatterheap_host::resource::DevicePointer;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -38,7 +39,7 @@ impl Resource {
         let Some(resource) = inner.take() else {
             return Ok(());
         };
-        let _context = resource.device().keep_context();
+        let _context = KeptContext::of_this_thread();
         let flushed = resource.flush();
         drop(resource);
         flushed

@@ -9,37 +9,46 @@ use super::cuda;
 use super::{Device, Kind};
 use std::marker::PhantomData;
 
-/// When this is dropped, the context that was current for the calling thread is so again. See
-/// [`Device::keep_context`].
+/// As long as there is one, calls of devices remember which CUDA context was current for this thread before they
+/// changed it; when the last one is dropped, it is current again. Costs no call of the driver where none of the calls in
+/// between does.
 #[derive(Debug)]
 #[must_use = "the context is kept until this is dropped"]
 pub struct KeptContext {
-    #[cfg(feature = "cuda")]
-    _kept: Option<cuda::KeptContext>,
     /// It is of the calling thread.
     _thread: PhantomData<*const ()>,
+}
+
+impl KeptContext {
+    /// Keeps the context of the calling thread.
+    #[inline]
+    pub fn of_this_thread() -> Self {
+        #[cfg(feature = "cuda")]
+        cuda::begin_to_keep();
+        Self {
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for KeptContext {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(feature = "cuda")]
+        cuda::end_to_keep();
+    }
 }
 
 impl Device {
     /// Whether an address of a program with several devices is in the memory of this one. Of the CPU all are.
     #[must_use]
     pub fn holds(&self, address: u64) -> bool {
+        #[cfg(not(feature = "cuda"))]
+        let _ = address;
         match &*self.0 {
             Kind::Cpu(_) => true,
             #[cfg(feature = "cuda")]
             Kind::Cuda(cuda) => cuda.holds(address),
-        }
-    }
-
-    /// Remembers which CUDA context is current for the calling thread, if this is a GPU.
-    pub fn keep_context(&self) -> KeptContext {
-        KeptContext {
-            #[cfg(feature = "cuda")]
-            _kept: match &*self.0 {
-                Kind::Cpu(_) => None,
-                Kind::Cuda(_) => cuda::KeptContext::of_this_thread(),
-            },
-            _thread: PhantomData,
         }
     }
 }

@@ -11,7 +11,7 @@ mod context;
 mod stream;
 mod virtual_memory;
 
-pub(super) use context::KeptContext;
+pub(super) use context::{begin_to_keep, end_to_keep};
 
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
@@ -198,7 +198,7 @@ impl Cuda {
         // Acquire: pairs with `recover`.
         let context = self.context.load(Ordering::Acquire);
         // SAFETY: the context is retained until the device is dropped.
-        unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))
+        unsafe { context::make_current(context) }.map_err(failed("enter a context"))
     }
 
     /// Makes the context current and locks the state.
@@ -425,7 +425,7 @@ impl Cuda {
         // SAFETY: released when the device is dropped; just retained when made current.
         let context = unsafe {
             let context = result::primary_ctx::retain(self.device).map_err(not_recoverable)?;
-            result::ctx::set_current(context).map_err(not_recoverable)?;
+            context::make_current(context).map_err(not_recoverable)?;
             context
         };
         if !state.sources.is_empty() {
@@ -514,7 +514,7 @@ fn retain(device: CUdevice) -> Result<CUcontext> {
     let context =
         unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
     // SAFETY: just retained.
-    unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))?;
+    unsafe { context::make_current(context) }.map_err(failed("enter a context"))?;
     Ok(context)
 }
 
