@@ -1,6 +1,6 @@
 //! The functions of `include/scatterheap.h`, which says what they do.
 //!
-//! Each checks its pointers for NULL, and runs in [`guard`].
+//! Each checks its pointers for NULL, and turns errors and panics into what it returns.
 
 use crate::error::{Error, Result};
 use crate::failure::{self, guard};

@@ -25,5 +25,5 @@ pub mod torch;
 
 pub use composition::Composition;
 pub use error::{Error, Result};
-pub use figures::{Figures, Place};
+pub use figures::{Figures, Place, UNKNOWN};
 pub use resource::Resource;
