@@ -27,14 +27,10 @@ const SOURCES: [(&str, &str, &[&str]); 6] = [
         "capi/programs",
         &["c", "cpp"],
     ),
-    (
-        "benches/resources",
-        "benches/resources",
-        &["cpp", "hpp", "py"],
-    ),
+    ("benches/resources", "comparison", &["cpp", "hpp", "py"]),
     (
         "benches/resources/peers",
-        "benches/resources/peers",
+        "comparison/peers",
         &["cpp", "hpp"],
     ),
 ];
@@ -51,7 +47,7 @@ pub fn gather(directory: &Path) -> Result<()> {
     for (from, to, endings) in SOURCES {
         copy_sources(&workspace().join(from), &directory.join(to), endings)?;
     }
-    fetch_rmm(&directory.join("benches/resources/wheels"));
+    fetch_rmm(&directory.join("comparison/wheels"));
     Ok(())
 }
 

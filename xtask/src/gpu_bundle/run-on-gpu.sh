@@ -264,9 +264,9 @@ if wanted resources && [[ -x $python ]]; then
   if [[ -s $scenarios/scenarios.csv ]]; then
     kind=cuda
     [[ $device == cpu* ]] && kind=cpu
-    step "compare resources" resources-peers.txt "$python" "$here/benches/resources/compare.py" --device $kind \
+    step "compare resources" resources-peers.txt "$python" "$here/comparison/compare.py" --device $kind \
       --scenarios "$scenarios" --output "$out/resources-peers.csv" --build "$out/peers-build" \
-      --wheels "$here/benches/resources/wheels" --library "$here/capi" --header "$here/capi/include" \
+      --wheels "$here/comparison/wheels" --library "$here/capi" --header "$here/capi/include" \
       ${quick:+--seconds 0.5}
   else
     skip "compare resources" "there are no scenarios"
