@@ -31,12 +31,11 @@ PEERS = {
 
 # What PyTorch says about itself: in a process of its own, as its libraries would stay in this one.
 ASK_TORCH = """
-import json, torch, torch.utils.cpp_extension as extension
-torch.cuda.init()
+import json, torch
 maps = open("/proc/self/maps").read().split()
 print(json.dumps({
     "version": torch.__version__,
-    "includes": extension.include_paths(),
+    "includes": [torch.__path__[0] + "/include"],
     "library": torch.__path__[0] + "/lib",
     "abi": int(torch._C._GLIBCXX_USE_CXX11_ABI),
     "cudart": [path for path in maps if "/libcudart.so" in path][:1],

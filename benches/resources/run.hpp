@@ -6,10 +6,10 @@
 //
 //   struct Peer {
 //       static constexpr const char *name;
-//       static constexpr bool counts_calls;                    // whether counters.cpp sees its calls of CUDA
 //       explicit Peer(uint64_t capacity);                      // bytes for all threads; 0 if there is no limit
 //       void *allocate(uint64_t bytes, Stream stream);         // nullptr if there is no memory
 //       void deallocate(void *block, uint64_t bytes, Stream stream);
+//       bool counts_calls();                                   // whether counters.cpp saw its calls of CUDA
 //       uint64_t reserved();                                   // the most bytes of the device so far; 0 if not known
 //   };
 //
@@ -178,7 +178,10 @@ inline void row(const Scenario &scenario, unsigned threads, const char *metric, 
     std::printf("%s,%s,%u,%s,%.6g\n", scenario.name.c_str(), Peer::name, threads, metric, value);
 }
 
-inline void print(const Scenario &scenario, unsigned threads, const std::vector<Outcome> &outcomes, double reserved, double live) {
+inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes, Peer &peer, double live) {
+    const auto threads = static_cast<unsigned>(outcomes.size());
+    const auto reserved = static_cast<double>(peer.reserved());
+    const bool counts_calls = peer.counts_calls();
     double slowest = 0;
     Outcome sum;
     for (const Outcome &outcome : outcomes) {
@@ -192,7 +195,7 @@ inline void print(const Scenario &scenario, unsigned threads, const std::vector<
     if (sum.allocations == 0) throw std::runtime_error("no allocation was timed: give it more seconds");
     row(scenario, threads, "ns_per_pair", slowest * 1e9);
     if (reserved > 0 && live > 0) row(scenario, threads, "reserved_over_live", reserved / live);
-    if (Peer::counts_calls) {
+    if (counts_calls) {
         const auto allocations = static_cast<double>(sum.allocations);
         row(scenario, threads, "hit_rate", 1 - static_cast<double>(sum.misses) / allocations);
         row(scenario, threads, "driver_calls", static_cast<double>(sum.calls));
@@ -215,7 +218,7 @@ int main(int count, char **arguments) {
         Peer *const peer = new Peer(scenario.capacity * threads);
         uint64_t live = 0;
         const auto outcomes = run(*peer, scenario, threads, seconds, live);
-        print(scenario, threads, outcomes, static_cast<double>(peer->reserved()), static_cast<double>(live));
+        print(scenario, outcomes, *peer, static_cast<double>(live));
         std::fflush(stdout);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "%s: %s\n", Peer::name, error.what());

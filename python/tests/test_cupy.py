@@ -60,7 +60,8 @@ class OnAGpu(unittest.TestCase):
                 self.assertTrue(bool((other == number + 1).all()))
         del values, filled, other
         statistics = allocator.statistics()
-        self.assertEqual(statistics["live_blocks"], 0)
+        # CuPy may keep some memory of its own for computing.
+        self.assertLess(statistics["live_bytes"], 4_000_000)
         self.assertGreater(statistics["allocations"], 200)
         memory = scatterheap.Resource("cuda:0")
         with scatterheap.Block(memory, 1000) as block:

@@ -6,7 +6,6 @@
 
 struct Peer {
     static constexpr const char *name = "cuda_malloc";
-    static constexpr bool counts_calls = true;
 
     explicit Peer(uint64_t capacity) : capacity(capacity) {}
 
@@ -26,6 +25,8 @@ struct Peer {
         check(cudaFree(block), "cudaFree");
         used -= capacity > 0 ? bytes : 0;
     }
+
+    bool counts_calls() { return true; }
 
     uint64_t reserved() { return most_bytes_of_cuda_malloc(); }
 

@@ -4,7 +4,6 @@
 
 struct Peer {
     static constexpr const char *name = "driver_async";
-    static constexpr bool counts_calls = true;
 
     explicit Peer(uint64_t capacity) {
         cudaMemPoolProps properties{};
@@ -26,6 +25,8 @@ struct Peer {
     }
 
     void deallocate(void *block, uint64_t, Stream stream) { check(cudaFreeAsync(block, stream), "cudaFreeAsync"); }
+
+    bool counts_calls() { return true; }
 
     uint64_t reserved() {
         uint64_t most = 0;

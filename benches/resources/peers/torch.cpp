@@ -8,7 +8,6 @@
 
 struct Peer {
     static constexpr const char *name = "torch";
-    static constexpr bool counts_calls = true;
 
     explicit Peer(uint64_t capacity) {
         int devices = 0;
@@ -31,7 +30,13 @@ struct Peer {
 
     void deallocate(void *block, uint64_t, Stream) { c10::cuda::CUDACachingAllocator::raw_delete(block); }
 
-    uint64_t reserved() { return most_bytes_of_cuda_malloc(); }
+    /// Not if it links the runtime statically, so that its calls are not seen.
+    bool counts_calls() { return most_bytes_of_cuda_malloc() > 0; }
+
+    uint64_t reserved() {
+        const auto aggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+        return static_cast<uint64_t>(c10::cuda::CUDACachingAllocator::getDeviceStats(0).reserved_bytes[aggregate].peak);
+    }
 };
 
 #include "../run.hpp"
