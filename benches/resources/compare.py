@@ -10,6 +10,7 @@ rapids-logger, unpacked or not (benches/resources/fetch-rmm.sh), or both install
 """
 
 import argparse
+import concurrent.futures
 import csv
 import dataclasses
 import glob
@@ -75,8 +76,8 @@ def arguments():
     parser.add_argument("--peers", help="some of them, with commas between")
     parser.add_argument("--only", help="some scenarios, with commas between")
     parser.add_argument("--threads", default="1,16", help="[%(default)s]")
-    parser.add_argument("--seconds", type=float, default=3, help="of a case before and while it is timed [%(default)s]")
-    parser.add_argument("--limit", type=float, default=120, help="seconds after which a case has failed [%(default)s]")
+    parser.add_argument("--seconds", type=float, default=1, help="of a case before and while it is timed [%(default)s]")
+    parser.add_argument("--limit", type=float, default=60, help="seconds after which a case has failed [%(default)s]")
     options = parser.parse_args()
     options.peers = options.peers.split(",") if options.peers else PEERS[options.device]
     unknown = set(options.peers) - {peer for peers in PEERS.values() for peer in peers}
@@ -196,12 +197,11 @@ def last_line(text):
     return lines[-1] if lines else "it said nothing"
 
 
-def build(peer, places, options):
+def build(peer, flags, options):
     """Builds the program of a peer."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if not compiler:
         raise Missing("there is no g++")
-    flags = places.flags(peer)
     program = options.build.resolve() / peer
     # The program's symbols are exported, so that libraries call its counting functions.
     command = [compiler, "-std=c++20", "-O2", "-rdynamic", "-pthread", *flags.compile()]
@@ -214,6 +214,24 @@ def build(peer, places, options):
         errors = [line for line in built.stderr.splitlines() if "error" in line or "undefined" in line]
         raise Missing(f"it does not build: {(errors or [last_line(built.stderr)])[0]} (see {log})")
     return program
+
+
+def build_all(options):
+    """The program of each peer, or why there is none. All are built at once: headers of RMM and PyTorch take a while."""
+    places, pending = Places(options), {}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for peer in options.peers:
+            try:
+                pending[peer] = pool.submit(build, peer, places.flags(peer), options)
+            except Missing as reason:
+                pending[peer] = reason
+    built = {}
+    for peer, work in pending.items():
+        if isinstance(work, Missing):
+            built[peer] = work
+        else:
+            built[peer] = work.exception() or work.result()
+    return built
 
 
 def run(program, scenario, threads, options):
@@ -237,15 +255,13 @@ def main():
     names = scenarios(options)
     options.build.mkdir(parents=True, exist_ok=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    places, failures = Places(options), 0
+    failures = 0
     with open(options.output, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEADER)
-        for peer in options.peers:
-            try:
-                program = build(peer, places, options)
-            except Missing as reason:
-                print(f"{peer}: left out: {reason}", flush=True)
+        for peer, program in build_all(options).items():
+            if isinstance(program, BaseException):
+                print(f"{peer}: left out: {program}", flush=True)
                 failures += 1
                 continue
             for scenario in names:
