@@ -67,7 +67,7 @@ class Worker {
         stream = make_stream();
     }
 
-    /// The untimed round, which counts what is live.
+    /// An untimed round, which counts what is live.
     void warm_up(Live &live, Clock::time_point end) {
         uint64_t done = 0;
         for (const Operation &operation : scenario.operations) {
@@ -160,7 +160,12 @@ inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned t
         };
         attempt([&] { worker.open(); });
         together.arrive_and_wait();
-        attempt([&] { worker.warm_up(live, Clock::now() + time); });
+        // Again for a while, so that all threads are in the middle of it at some time.
+        const Clock::time_point enough = Clock::now() + std::chrono::milliseconds(100);
+        attempt([&] {
+            do worker.warm_up(live, Clock::now() + time);
+            while (Clock::now() < enough);
+        });
         attempt([&] { wait_for_device(); });
         together.arrive_and_wait();
         attempt([&] { worker.measure(Clock::now() + time); });
