@@ -3,7 +3,7 @@
 
     compare.py --scenarios DIRECTORY --output rows.csv [--wheels DIRECTORY] [--library DIRECTORY]
 
-Rows are `scenario,resource,threads,metric,value`, as `scatterheap bench resources` writes them. A peer that cannot be built
+Rows are `scenario,resource,threads,metric,value`, as `scatterheap resources` writes them. A peer that cannot be built
 or run is named with the reason, and the others go on; the exit code is then 1. Needs g++ with C++20, and for GPUs the
 headers of CUDA; for `torch` PyTorch in this Python; for `rmm_pool` and `rmm_arena` the wheels of librmm and
 rapids-logger, unpacked or not (benches/resources/fetch-rmm.sh), or both installed.
@@ -97,7 +97,7 @@ def scenarios(options):
         with open(file, newline="", encoding="utf-8") as lines:
             names = [row["scenario"] for row in csv.DictReader(lines)]
     except (OSError, KeyError) as error:
-        sys.exit(f"{file} cannot be read ({error!r}): let `scatterheap bench resources --write-scenarios` write it")
+        sys.exit(f"{file} cannot be read ({error!r}): let `scatterheap resources --write-scenarios` write it")
     if options.only:
         wanted = options.only.split(",")
         if set(wanted) - set(names):

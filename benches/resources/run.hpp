@@ -19,7 +19,6 @@
 #include "scenario.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cinttypes>
@@ -32,28 +31,18 @@
 
 using Clock = std::chrono::steady_clock;
 
-/// What is handed out by all threads, in bytes that were asked for.
-struct Live {
-    std::atomic<uint64_t> bytes{0};
-    std::atomic<uint64_t> most{0};
-
-    void add(uint64_t size) {
-        const uint64_t now = bytes.fetch_add(size, std::memory_order_relaxed) + size;
-        uint64_t known = most.load(std::memory_order_relaxed);
-        while (known < now && !most.compare_exchange_weak(known, now, std::memory_order_relaxed)) {
-        }
-    }
-
-    void remove(uint64_t size) { bytes.fetch_sub(size, std::memory_order_relaxed); }
-};
-
 /// What one thread did.
 struct Outcome {
+    /// In all rounds.
     uint64_t allocations = 0;
     uint64_t failures = 0;
+    /// In the timed ones.
+    uint64_t timed = 0;
     uint64_t calls = 0;
-    uint64_t misses = 0;
     double seconds = 0;
+    /// In the round that counts hits.
+    uint64_t observed = 0;
+    uint64_t hits = 0;
     std::string error;
 };
 
@@ -67,35 +56,32 @@ class Worker {
         stream = make_stream();
     }
 
-    /// An untimed round, which counts what is live.
-    void warm_up(Live &live, Clock::time_point end) {
-        uint64_t done = 0;
-        for (const Operation &operation : scenario.operations) {
-            void *&block = blocks[operation.slot];
-            if (operation.allocates) {
-                block = peer.allocate(operation.bytes, stream);
-                if (block) live.add(operation.bytes);
-                else ++outcome.failures;
-            } else if (block) {
-                live.remove(operation.bytes);
-                peer.deallocate(block, operation.bytes, stream);
-                block = nullptr;
-            }
-            if ((++done & 255) == 0 && Clock::now() > end) break;
-        }
-        free_the_rest(done);
-    }
+    /// A round that is not timed.
+    void warm_up(Clock::time_point end) { round(end); }
 
     /// The timed rounds.
     void measure(Clock::time_point end) {
-        const Counters before = counters;
+        const uint64_t calls = counters.calls, allocations = outcome.allocations;
         const Clock::time_point start = Clock::now();
-        for (uint64_t round = 0; round < scenario.rounds; ++round) {
-            if (!this->round(end)) break;
+        for (uint64_t index = 0; index < scenario.rounds; ++index) {
+            if (!round(end)) break;
         }
         outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        outcome.calls = counters.calls - before.calls;
-        outcome.misses = counters.misses - before.misses;
+        outcome.calls = counters.calls - calls;
+        outcome.timed = outcome.allocations - allocations;
+    }
+
+    /// One more round, in which allocations that led to no call are counted.
+    void count_hits(Clock::time_point end) {
+        const Outcome before = outcome;
+        const uint64_t misses = counters.misses;
+        round(end);
+        const uint64_t allocations = outcome.allocations - before.allocations;
+        const uint64_t failures = outcome.failures - before.failures;
+        const uint64_t without = allocations - (counters.misses - misses);
+        outcome.observed = allocations;
+        // What failed is no hit, and may have led to a call or not.
+        outcome.hits = without > failures ? without - failures : 0;
     }
 
     Outcome outcome;
@@ -141,9 +127,8 @@ class Worker {
     Stream stream{};
 };
 
-/// Runs all threads; what each did, and the most bytes that were live.
-inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned threads, double seconds, uint64_t &most) {
-    Live live;
+/// Runs all threads; what each did.
+inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned threads, double seconds) {
     std::barrier together(threads);
     std::vector<Outcome> outcomes(threads);
     const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -160,22 +145,18 @@ inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned t
         };
         attempt([&] { worker.open(); });
         together.arrive_and_wait();
-        // Again for a while, so that all threads are in the middle of it at some time.
-        const Clock::time_point enough = Clock::now() + std::chrono::milliseconds(100);
-        attempt([&] {
-            do worker.warm_up(live, Clock::now() + time);
-            while (Clock::now() < enough);
-        });
+        attempt([&] { worker.warm_up(Clock::now() + time); });
         attempt([&] { wait_for_device(); });
         together.arrive_and_wait();
         attempt([&] { worker.measure(Clock::now() + time); });
+        together.arrive_and_wait();
+        attempt([&] { worker.count_hits(Clock::now() + time); });
         together.arrive_and_wait();
         outcomes[index] = worker.outcome;
     };
     std::vector<std::thread> running;
     for (unsigned index = 0; index < threads; ++index) running.emplace_back(work, index);
     for (std::thread &thread : running) thread.join();
-    most = live.most;
     return outcomes;
 }
 
@@ -183,26 +164,27 @@ inline void row(const Scenario &scenario, unsigned threads, const char *metric, 
     std::printf("%s,%s,%u,%s,%.6g\n", scenario.name.c_str(), Peer::name, threads, metric, value);
 }
 
-inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes, Peer &peer, double live) {
+inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes, Peer &peer) {
     const auto threads = static_cast<unsigned>(outcomes.size());
     const auto reserved = static_cast<double>(peer.reserved());
+    const double live = static_cast<double>(scenario.peak) * threads;
     const bool counts_calls = peer.counts_calls();
     double slowest = 0;
     Outcome sum;
     for (const Outcome &outcome : outcomes) {
         if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
-        if (outcome.allocations > 0) slowest = std::max(slowest, outcome.seconds / static_cast<double>(outcome.allocations));
-        sum.allocations += outcome.allocations;
+        if (outcome.timed > 0) slowest = std::max(slowest, outcome.seconds / static_cast<double>(outcome.timed));
+        sum.timed += outcome.timed;
         sum.failures += outcome.failures;
         sum.calls += outcome.calls;
-        sum.misses += outcome.misses;
+        sum.observed += outcome.observed;
+        sum.hits += outcome.hits;
     }
-    if (sum.allocations == 0) throw std::runtime_error("no allocation was timed: give it more seconds");
+    if (sum.timed == 0) throw std::runtime_error("no allocation was timed: give it more seconds");
     row(scenario, threads, "ns_per_pair", slowest * 1e9);
     if (reserved > 0 && live > 0) row(scenario, threads, "reserved_over_live", reserved / live);
     if (counts_calls) {
-        const auto allocations = static_cast<double>(sum.allocations);
-        row(scenario, threads, "hit_rate", 1 - static_cast<double>(sum.misses) / allocations);
+        row(scenario, threads, "hit_rate", static_cast<double>(sum.hits) / static_cast<double>(sum.observed));
         row(scenario, threads, "driver_calls", static_cast<double>(sum.calls));
     }
     if (sum.failures > 0) row(scenario, threads, "failures", static_cast<double>(sum.failures));
@@ -221,9 +203,8 @@ int main(int count, char **arguments) {
         open_device();
         // Not destroyed: what a peer does at its end is not measured, and must not lose the rows.
         Peer *const peer = new Peer(scenario.capacity * threads);
-        uint64_t live = 0;
-        const auto outcomes = run(*peer, scenario, threads, seconds, live);
-        print(scenario, outcomes, *peer, static_cast<double>(live));
+        const auto outcomes = run(*peer, scenario, threads, seconds);
+        print(scenario, outcomes, *peer);
         std::fflush(stdout);
     } catch (const std::exception &error) {
         std::fprintf(stderr, "%s: %s\n", Peer::name, error.what());

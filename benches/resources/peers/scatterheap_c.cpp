@@ -1,5 +1,5 @@
 // scatterheap through the functions that PyTorch calls. Its calls of the driver are not the runtime's, so they are not
-// counted here: `scatterheap bench resources` does.
+// counted here: `scatterheap resources` does.
 #include "../counters.hpp"
 #include "../device.hpp"
 

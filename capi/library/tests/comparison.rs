@@ -80,11 +80,12 @@ fn peers_are_measured() {
         }
     }
     assert!(rows["small,scatterheap_c,1,reserved_over_live"] >= 1.0);
-    // Of 40 blocks 10 fit at most, in each of the 3 rounds and in those before.
+    // Of 40 blocks 10 fit at most, in each of the 3 timed rounds and two others.
     let failures = rows["pressure,scatterheap_c,1,failures"];
-    assert!(failures >= 120.0, "{failures}");
+    assert!((150.0..200.0).contains(&failures), "{failures}");
+    // It keeps to its 10 MiB, of the 40 that the trace wants at once.
     let reserved = rows["pressure,scatterheap_c,1,reserved_over_live"];
-    assert!((1.0..1.2).contains(&reserved), "{reserved}");
+    assert!((0.2..=0.25).contains(&reserved), "{reserved}");
     assert!(!rows.contains_key("small,scatterheap_c,1,failures"));
 }
 

@@ -12,7 +12,7 @@
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
 #                      python resources
-#   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap bench resources`]
+#   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
 # The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
 #
@@ -252,15 +252,23 @@ if wanted python && [[ -x $python ]]; then
       --record "$out/training-recording.csv" --scenario "$out/transformer.csv"
   fi
 fi
-if wanted resources && [[ -x $python ]]; then
+if wanted resources; then
   scenarios=${SCENARIOS:-$out/scenarios}
-  if [[ -z ${SCENARIOS:-} ]]; then
-    step "write scenarios" scenarios.txt "$command" bench resources --write-scenarios "$scenarios"
+  # What the group `python` recorded, unless the command has a recording of its own.
+  recorded=()
+  [[ -s $out/transformer.csv ]] && recorded=(--transformer "$out/transformer.csv")
+  if ! "$command" resources --help >/dev/null 2>&1; then
+    skip resources "the command cannot measure them in this build"
+  else
+    step resources resources.txt "$command" resources --device "$device" --output "$out/resources.csv" \
+      ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
+    if [[ -z ${SCENARIOS:-} ]]; then
+      step "write scenarios" scenarios.txt "$command" resources --write-scenarios "$scenarios" \
+        ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
+    fi
   fi
-  # What was recorded here, if the scenarios have none of a training step.
-  if [[ -s $out/transformer.csv && -s $scenarios/scenarios.csv ]] && ! grep -q '^transformer,' "$scenarios/scenarios.csv"; then
-    cp "$out/transformer.csv" "$scenarios/" && echo "transformer,transformer.csv,200,0" >>"$scenarios/scenarios.csv"
-  fi
+fi
+if wanted resources && [[ -x $python ]]; then
   if [[ -s $scenarios/scenarios.csv ]]; then
     kind=cuda
     [[ $device == cpu* ]] && kind=cpu
