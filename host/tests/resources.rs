@@ -4,8 +4,9 @@
 
 use parking_lot::Mutex;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Caching, DeviceBox, DeviceMemory, DeviceVec, Error, Fallback, GrowableBuffer,
-    Limiting, Logging, MemoryResource, OnFailure, Segments, Slab, Statistics, Tracking,
+    Arena, BlockPool, Caching, Configuration, DeviceBox, DeviceMemory, DeviceVec, Error, Fallback,
+    GrowableBuffer, Limiting, Logging, MemoryResource, OnFailure, Segments, Slab, Statistics,
+    Tracking,
 };
 use scatterheap_host::{Device, Stream};
 use scatterheap_trace::csv_format;
@@ -542,4 +543,32 @@ fn a_buffer_grows_and_shrinks_in_place() {
         matches!(refused, Err(Error::OutOfBounds { .. })),
         "{refused:?}"
     );
+}
+
+#[test]
+fn what_is_configured_is_built() {
+    let (device, stream) = cpu();
+    let mut configuration = Configuration::default();
+    for (name, value) in [("limit", "8MiB"), ("segment", "1MiB"), ("largest", "2MiB")] {
+        configuration.set(name, value).expect("a good value");
+    }
+    let memory = configuration.build(&device).expect("good settings");
+    let blocks = memory
+        .allocate_batch(8, MIB, 256, &stream)
+        .expect("the limit");
+    let more = memory.allocate(MIB, 256, &stream);
+    assert!(matches!(more, Err(Error::LimitReached { .. })), "{more:?}");
+    for block in blocks {
+        memory
+            .deallocate(block, MIB, 256, &stream)
+            .expect("handed out");
+    }
+    let large = memory
+        .allocate(4 * MIB, 256, &stream)
+        .expect("given back first");
+    memory
+        .deallocate(large, 4 * MIB, 256, &stream)
+        .expect("handed out");
+    // It is larger than what is kept.
+    assert_eq!(memory.usage().kept, 0);
 }

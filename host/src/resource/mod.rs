@@ -25,7 +25,8 @@
 //! | [`OnFailure`] | asks what to do when memory is out |
 //! | [`Fallback`] | a second resource for what the first has no room for |
 //!
-//! [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
+//! A [`Configuration`] makes the one that a user gets by default, as variables of the environment
+//! say. [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
 //! moving.
 //!
 //! Wrong use is an error and changes nothing: a pointer that is freed twice or is not of this
@@ -43,6 +44,7 @@ mod block_pool;
 mod blocks;
 mod buddy;
 mod caching;
+mod configuration;
 mod device_memory;
 mod error;
 mod growable_buffer;
@@ -58,6 +60,7 @@ pub use arena::{Arena, Scope};
 pub use block_pool::BlockPool;
 pub use buddy::Buddy;
 pub use caching::{Caching, CachingBuilder, Usage};
+pub use configuration::{Configuration, Configured, Upstream};
 pub use device_memory::DeviceMemory;
 pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
