@@ -23,6 +23,7 @@
 //! | [`Tracking`] | who allocated what is still there |
 //! | [`Logging`] | every call, as CSV |
 //! | [`OnFailure`] | asks what to do when memory is out |
+//! | [`Waiting`] | a future for an allocation, which waits while memory is out |
 //! | [`Fallback`] | a second resource for what the first has no room for |
 //!
 //! A [`Configuration`] makes the one that a user gets by default, as variables of the environment
@@ -55,7 +56,7 @@ mod request;
 mod segments;
 mod slab;
 
-pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking};
+pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};
 pub use block_pool::BlockPool;
 pub use buddy::Buddy;

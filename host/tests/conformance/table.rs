@@ -3,7 +3,7 @@
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
     Arena, BlockPool, Buddy, Caching, DeviceMemory, Fallback, Limiting, Logging, MemoryResource,
-    OnFailure, Segments, Slab, Statistics, Tracking,
+    OnFailure, Segments, Slab, Statistics, Tracking, Waiting,
 };
 use std::sync::Arc;
 
@@ -146,6 +146,7 @@ fn adaptors() -> Vec<(&'static str, Adaptor)> {
         ("OnFailure", |below| {
             Arc::new(OnFailure::new(below, |_| false))
         }),
+        ("Waiting", |below| Arc::new(Waiting::new(below))),
         ("Fallback", |below| {
             let little = Limiting::new(DeviceMemory::new(below.device()), 64 * KIB);
             let little = Segments::with_segments_of(little, 64 * KIB);
