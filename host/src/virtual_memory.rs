@@ -47,7 +47,7 @@ impl Drop for PhysicalMemory {
     fn drop(&mut self) {
         if self.is_alive() {
             // SAFETY: created by the device, mapped nowhere, and nobody has it any more.
-            unsafe { self.device.release_memory(self.handle) };
+            unsafe { self.device.release_memory(self.handle, self.bytes) };
         }
     }
 }
@@ -110,33 +110,74 @@ impl Reservation {
     /// If it does not fit there, something is mapped there, or the device fails. The memory is
     /// given back then.
     pub fn map(&self, offset: u64, memory: PhysicalMemory) -> Result<()> {
+        self.map_all(offset, vec![memory])
+    }
+
+    /// Maps pieces of memory one behind the other, as [`map`](Self::map) does with one. On a GPU this
+    /// takes less time than one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`map`](Self::map); then none is mapped.
+    pub fn map_all(&self, offset: u64, pieces: Vec<PhysicalMemory>) -> Result<()> {
         let mut mapped = self.mapped();
-        let fits = offset
-            .checked_add(memory.bytes)
-            .is_some_and(|end| end <= self.bytes);
-        let before = mapped.range(..=offset).next_back();
-        let is_free = before.is_none_or(|(begin, other)| begin + other.bytes <= offset)
-            && mapped
-                .range(offset..offset.saturating_add(memory.bytes))
-                .next()
-                .is_none();
-        if !self.is_alive() || !memory.is_alive() {
+        let bytes = pieces
+            .iter()
+            .fold(0, |sum: u64, memory| sum.saturating_add(memory.bytes));
+        if !self.is_alive() || !pieces.iter().all(PhysicalMemory::is_alive) {
             return Err(Error::HeapLost);
         }
-        if !fits || !is_free || !self.device.is_same(&memory.device) {
+        let is_own = |memory: &PhysicalMemory| self.device.is_same(&memory.device);
+        if !self.is_free(&mapped, offset, bytes) || !pieces.iter().all(is_own) {
             return Err(Error::OutOfBounds {
                 offset,
-                asked: memory.bytes,
+                asked: bytes,
                 bytes: self.bytes,
             });
         }
-        // SAFETY: the range is reserved, nothing is mapped there, and the memory is this device's.
-        unsafe {
-            self.device
-                .map(self.address + offset, memory.bytes, memory.handle)?;
+        self.map_checked(offset, bytes, &pieces)?;
+        let mut place = offset;
+        for memory in pieces {
+            let next = place + memory.bytes;
+            mapped.insert(place, memory);
+            place = next;
         }
-        mapped.insert(offset, memory);
         Ok(())
+    }
+
+    /// Whether a range is within the reservation, and nothing is mapped there.
+    fn is_free(&self, mapped: &BTreeMap<u64, PhysicalMemory>, offset: u64, bytes: u64) -> bool {
+        let fits = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.bytes);
+        let before = mapped.range(..=offset).next_back();
+        let end = offset.saturating_add(bytes);
+        fits && before.is_none_or(|(begin, other)| begin + other.bytes <= offset)
+            && mapped.range(offset..end).next().is_none()
+    }
+
+    /// Maps pieces and allows access to them, or does neither.
+    fn map_checked(&self, offset: u64, bytes: u64, pieces: &[PhysicalMemory]) -> Result<()> {
+        let mut place = self.address + offset;
+        let undo = |pieces: &[PhysicalMemory]| {
+            let mut place = self.address + offset;
+            for memory in pieces {
+                // SAFETY: mapped below, and nobody has the address yet. The error that counts is
+                // the first.
+                let _unmapped = unsafe { self.device.unmap(place, memory.bytes) };
+                place += memory.bytes;
+            }
+        };
+        for (index, memory) in pieces.iter().enumerate() {
+            // SAFETY: the range is reserved, nothing is mapped there, and the memory is this
+            // device's.
+            unsafe { self.device.map(place, memory.bytes, memory.handle) }
+                .inspect_err(|_| undo(&pieces[..index]))?;
+            place += memory.bytes;
+        }
+        // SAFETY: just mapped.
+        unsafe { self.device.allow_access(self.address + offset, bytes) }
+            .inspect_err(|_| undo(pieces))
     }
 
     /// Takes away the memory that was mapped at `offset`; nothing if none was. Its content stays.

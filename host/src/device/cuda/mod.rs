@@ -242,13 +242,18 @@ impl Cuda {
         })
     }
 
+    /// The error of a request that the driver has no memory for.
+    fn out_of_memory(&self, asked: u64) -> Error {
+        let free = self.memory_info().map_or(0, |memory| memory.free);
+        Error::OutOfMemory { asked, free }
+    }
+
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        let free = self.memory_info()?.free;
         self.enter()?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the memory is released by `release`.
         unsafe { result::malloc_sync(length) }.map_err(|error| match error.0 {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
             _ => self.judge("allocate memory", error),
         })
     }
