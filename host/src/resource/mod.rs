@@ -14,6 +14,7 @@
 //! | [`Buddy`] | powers of two, split and merged, in one piece of memory |
 //! | [`Arena`] | one allocation after the other, freed in bulk; grows over reserved addresses |
 //! | [`Segments`] | any size, the best fitting place, split and merged |
+//! | [`Remapping`] | any size; free memory is mapped to where it is needed, so that it is never in the wrong place |
 //! | [`Caching`] | keeps what was freed for the next who wants that size; the fast one |
 //!
 //! | adaptor | what it adds |
@@ -52,9 +53,12 @@ mod growable_buffer;
 mod ledger;
 mod order;
 mod owned;
+mod pieces;
+mod remapping;
 mod request;
 mod segments;
 mod slab;
+mod spaces;
 
 pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};
@@ -66,11 +70,13 @@ pub use device_memory::DeviceMemory;
 pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
 pub use owned::{DeviceBox, DeviceVec};
+pub use pieces::Fragmentation;
+pub use remapping::{Remapping, RemappingBuilder};
 pub use request::{DEFAULT_ALIGNMENT, MAX_BYTES};
-pub use segments::{Fragmentation, Segments};
+pub use segments::Segments;
 pub use slab::Slab;
 
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use std::fmt::{self, Debug};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -129,6 +135,22 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// If there is not enough ([`Error::is_out_of_memory`]), or the request makes no sense.
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer>;
 
+    /// Allocates as [`allocate`](Self::allocate) does if that takes no more memory from where this
+    /// resource gets it; nothing if it would. Resources that do not tell these apart always
+    /// allocate.
+    ///
+    /// # Errors
+    ///
+    /// As for [`allocate`](Self::allocate).
+    fn allocate_reserved(
+        &self,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<Option<DevicePointer>> {
+        self.allocate(bytes, alignment, stream).map(Some)
+    }
+
     /// Takes a block back, after the work that is enqueued on `stream`. If it was used on other
     /// streams, these must have done so, or `stream` wait for them.
     ///
@@ -157,6 +179,15 @@ pub trait MemoryResource: Send + Sync + Debug {
     fn trim(&self) -> Result<u64> {
         Ok(0)
     }
+
+    /// Bytes that are free where its memory comes from, and in all.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn memory(&self) -> Result<MemoryInfo> {
+        Ok(self.device().memory_info()?)
+    }
 }
 
 macro_rules! forward {
@@ -175,6 +206,15 @@ macro_rules! forward {
                 (**self).allocate(bytes, alignment, stream)
             }
 
+            fn allocate_reserved(
+                &self,
+                bytes: u64,
+                alignment: u64,
+                stream: &Stream,
+            ) -> Result<Option<DevicePointer>> {
+                (**self).allocate_reserved(bytes, alignment, stream)
+            }
+
             fn deallocate(
                 &self,
                 pointer: DevicePointer,
@@ -191,6 +231,10 @@ macro_rules! forward {
 
             fn trim(&self) -> Result<u64> {
                 (**self).trim()
+            }
+
+            fn memory(&self) -> Result<MemoryInfo> {
+                (**self).memory()
             }
         }
     };

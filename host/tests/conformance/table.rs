@@ -3,7 +3,7 @@
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
     Arena, BlockPool, Buddy, Caching, DeviceMemory, Fallback, Limiting, Logging, MemoryResource,
-    OnFailure, Segments, Slab, Statistics, Tracking, Waiting,
+    OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Waiting,
 };
 use std::sync::Arc;
 
@@ -103,6 +103,33 @@ fn resources() -> Vec<Subject> {
             (8 * MIB, 4 * MIB),
             (24 * MIB, 64 * KIB),
             |upstream| Arc::new(Segments::new(upstream)),
+        ),
+        subject(
+            "Remapping",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(builder.build().expect("addresses"))
+            },
+        ),
+        subject(
+            "Remapping, small",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).granule(64 * KIB);
+                Arc::new(builder.most(UPSTREAM).build().expect("addresses"))
+            },
+        ),
+        subject(
+            "Caching of Remapping",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(Caching::new(builder.build().expect("addresses")))
+            },
         ),
         subject(
             "Caching",

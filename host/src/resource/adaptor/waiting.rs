@@ -6,7 +6,7 @@
 //! enough takes it, whatever the others ask for.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -175,6 +175,10 @@ impl<U: MemoryResource> MemoryResource for Waiting<U> {
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }
 
