@@ -61,6 +61,8 @@ pub struct Reservation {
     generation: u64,
     /// What is mapped, by its offset.
     mapped: Mutex<BTreeMap<u64, PhysicalMemory>>,
+    /// What is mapped here a second time, by its offset: bytes of each piece.
+    aliases: Mutex<BTreeMap<u64, Vec<u64>>>,
 }
 
 impl Reservation {
@@ -72,6 +74,7 @@ impl Reservation {
             bytes,
             generation,
             mapped: Mutex::new(BTreeMap::new()),
+            aliases: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -135,7 +138,11 @@ impl Reservation {
                 bytes: self.bytes,
             });
         }
-        self.map_checked(offset, bytes, &pieces)?;
+        let handles: Vec<_> = pieces
+            .iter()
+            .map(|memory| (memory.handle, memory.bytes))
+            .collect();
+        self.map_checked(offset, bytes, &handles)?;
         let mut place = offset;
         for memory in pieces {
             let next = place + memory.bytes;
@@ -143,6 +150,68 @@ impl Reservation {
             place = next;
         }
         Ok(())
+    }
+
+    /// Maps what is mapped at other offsets a second time, one behind the other from `offset` on. What is
+    /// written at one address is seen at the other by work that comes after it.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is mapped at one of them, it does not fit, something is mapped there, or the device
+    /// fails; then nothing changes.
+    pub fn alias(&self, offset: u64, sources: &[u64]) -> Result<()> {
+        let (mapped, mut aliases) = (self.mapped(), self.aliases());
+        let find = |source: &u64| {
+            let memory = mapped.get(source).ok_or(Error::OutOfBounds {
+                offset: *source,
+                asked: 1,
+                bytes: self.bytes,
+            })?;
+            Ok((memory.handle, memory.bytes))
+        };
+        let handles = sources.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let bytes = handles.iter().map(|(_, bytes)| bytes).sum();
+        let before = aliases.range(..offset.saturating_add(bytes)).next_back();
+        let is_apart = before.is_none_or(|(begin, pieces)| {
+            begin.saturating_add(pieces.iter().sum::<u64>()) <= offset
+        });
+        if !self.is_alive() {
+            return Err(Error::HeapLost);
+        }
+        if !is_apart || !self.is_free(&mapped, offset, bytes) {
+            return Err(Error::OutOfBounds {
+                offset,
+                asked: bytes,
+                bytes: self.bytes,
+            });
+        }
+        self.map_checked(offset, bytes, &handles)?;
+        let pieces = handles.iter().map(|(_, bytes)| *bytes).collect();
+        aliases.insert(offset, pieces);
+        Ok(())
+    }
+
+    /// Takes away what was mapped at `offset` by [`alias`](Self::alias); nothing if nothing was.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may use these addresses from now on, no running kernel either.
+    pub unsafe fn unalias(&self, offset: u64) -> Result<()> {
+        let mut place = self.address + offset;
+        for bytes in self.aliases().remove(&offset).unwrap_or_default() {
+            // SAFETY: mapped by `alias`; as the caller promises.
+            unsafe { self.device.unmap(place, bytes)? };
+            place += bytes;
+        }
+        Ok(())
+    }
+
+    fn aliases(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u64>>> {
+        self.aliases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a range is within the reservation, and nothing is mapped there.
@@ -157,23 +226,23 @@ impl Reservation {
     }
 
     /// Maps pieces and allows access to them, or does neither.
-    fn map_checked(&self, offset: u64, bytes: u64, pieces: &[PhysicalMemory]) -> Result<()> {
+    fn map_checked(&self, offset: u64, bytes: u64, pieces: &[(u64, u64)]) -> Result<()> {
         let mut place = self.address + offset;
-        let undo = |pieces: &[PhysicalMemory]| {
+        let undo = |pieces: &[(u64, u64)]| {
             let mut place = self.address + offset;
-            for memory in pieces {
+            for (_, bytes) in pieces {
                 // SAFETY: mapped below, and nobody has the address yet. The error that counts is
                 // the first.
-                let _unmapped = unsafe { self.device.unmap(place, memory.bytes) };
-                place += memory.bytes;
+                let _unmapped = unsafe { self.device.unmap(place, *bytes) };
+                place += bytes;
             }
         };
-        for (index, memory) in pieces.iter().enumerate() {
+        for (index, (handle, bytes)) in pieces.iter().enumerate() {
             // SAFETY: the range is reserved, nothing is mapped there, and the memory is this
             // device's.
-            unsafe { self.device.map(place, memory.bytes, memory.handle) }
+            unsafe { self.device.map(place, *bytes, *handle) }
                 .inspect_err(|_| undo(&pieces[..index]))?;
-            place += memory.bytes;
+            place += bytes;
         }
         // SAFETY: just mapped.
         unsafe { self.device.allow_access(self.address + offset, bytes) }
@@ -204,6 +273,11 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.is_alive() {
             return;
+        }
+        let aliases: Vec<_> = self.aliases().keys().copied().collect();
+        for offset in aliases {
+            // SAFETY: nobody has the addresses any more. An error has nobody to go to.
+            let _unmapped = unsafe { self.unalias(offset) };
         }
         let mapped = std::mem::take(&mut *self.mapped());
         for (offset, memory) in mapped {

@@ -59,6 +59,7 @@ mod request;
 mod segments;
 mod slab;
 mod spaces;
+mod stitching;
 
 pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};

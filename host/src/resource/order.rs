@@ -98,22 +98,6 @@ impl Order {
         Ok(())
     }
 
-    /// Waits until all work of the streams of `mask` is done.
-    ///
-    /// # Errors
-    ///
-    /// If the device fails.
-    pub fn finish(&self, mask: Mask) -> Result<()> {
-        for (index, streams) in self.bits.iter().enumerate() {
-            if mask.0 >> index & 1 == 1 {
-                for stream in streams {
-                    stream.synchronize()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Waits for all work of all streams, so that all masks may be [`Mask::NONE`] from now on, and
     /// forgets the streams.
     ///

@@ -75,72 +75,42 @@ impl Pieces {
         (piece.free.is_some() && address + piece.bytes == end).then_some(*address)
     }
 
-    /// Bytes of the free piece that begins at an address.
-    pub fn free_at(&self, begin: u64) -> Option<u64> {
-        let piece = self.by_address.get(&begin)?;
-        piece.free.is_some().then_some(piece.bytes)
+    /// First addresses and ends of all free pieces.
+    pub fn free(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pieces = self.by_size.iter().flat_map(|(_, pieces)| pieces);
+        pieces.map(|(bytes, address)| (*address, address + bytes))
     }
 
-    /// Free pieces but two that have whole granules, and the range of these.
-    fn with_granules(
-        &self,
-        granule: u64,
-        except: [Option<u64>; 2],
-    ) -> impl Iterator<Item = (u64, u64, u64)> {
-        let pieces = self
-            .by_size
-            .iter()
-            .flat_map(move |(_, pieces)| pieces.range((granule, 0)..));
-        pieces.filter_map(move |(bytes, address)| {
-            let begin = address.next_multiple_of(granule);
-            let end = (address + bytes) / granule * granule;
-            (begin < end && !except.contains(&Some(*address))).then_some((*address, begin, end))
-        })
-    }
-
-    /// How many whole granules are free, but for those of two pieces.
-    pub fn whole_granules(&self, granule: u64, except: [Option<u64>; 2]) -> u64 {
-        let pieces = self.with_granules(granule, except);
-        pieces.map(|(_, begin, end)| (end - begin) / granule).sum()
-    }
-
-    /// Takes `count` whole granules out of the free pieces but two, if there are as many, and waits for
-    /// all work that uses them; their addresses and bytes.
-    pub fn take_granules(
-        &mut self,
-        granule: u64,
-        count: u64,
-        except: [Option<u64>; 2],
-    ) -> Result<Vec<(u64, u64)>> {
-        let mut pieces: Vec<_> = self.with_granules(granule, except).collect();
-        // First those that leave least behind, then the largest, which are the fewest.
-        let left = |address: u64, begin: u64, end: u64| {
-            let piece = self.by_address[&address];
-            piece.bytes - (end - begin)
+    /// Hands a range out for a stream that lies within one free piece.
+    pub fn hand_out(&mut self, begin: u64, end: u64, stream: &Stream) -> Result<()> {
+        let found = self.by_address.range(..=begin).next_back();
+        let Some((address, mask)) = found.and_then(|(at, piece)| Some((*at, piece.free?))) else {
+            return Ok(());
         };
-        pieces.sort_unstable_by_key(|(address, begin, end)| {
-            (left(*address, *begin, *end), begin.wrapping_sub(*end))
-        });
-        let (mut taken, mut missing) = (Vec::new(), count * granule);
-        for (address, begin, end) in pieces {
-            if missing == 0 {
-                break;
-            }
-            if let Some(mask) = self.by_address[&address].free {
-                self.order.finish(mask)?;
-            }
-            let bytes = (end - begin).min(missing);
-            self.cut(address, end - bytes, end);
-            taken.push((end - bytes, bytes));
-            missing -= bytes;
-        }
-        Ok(taken)
+        self.order.join(mask, stream)?;
+        let is_first = self.cut(address, begin, end);
+        let piece = Piece {
+            bytes: end - begin,
+            is_first,
+            free: None,
+        };
+        self.by_address.insert(begin, piece);
+        Ok(())
     }
 
-    /// Takes a range out of a free piece.
-    fn cut(&mut self, address: u64, begin: u64, end: u64) {
+    /// Takes a range away that lies within one free piece.
+    pub fn remove(&mut self, begin: u64, end: u64) {
+        let found = self.by_address.range(..=begin).next_back();
+        if let Some(address) = found.map(|(address, _)| *address) {
+            self.cut(address, begin, end);
+            self.reserved -= end - begin;
+        }
+    }
+
+    /// Takes a range out of a free piece; whether a segment begins with it.
+    fn cut(&mut self, address: u64, begin: u64, end: u64) -> bool {
         let Some((piece, mask)) = self.remove_free(address) else {
-            return;
+            return false;
         };
         let last = address + piece.bytes;
         if begin > address {
@@ -149,7 +119,7 @@ impl Pieces {
         if last > end {
             self.insert_free(end, last - end, false, mask);
         }
-        self.reserved -= end - begin;
+        piece.is_first && begin == address
     }
 
     /// Bytes of all pieces.

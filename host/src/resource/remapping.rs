@@ -1,34 +1,41 @@
-//! Any size, in memory that is mapped where it is needed.
+//! Any size, also where free memory lies apart.
 //!
-//! As in [`Segments`](super::Segments), memory lies in pieces that are split and merged, and the best
-//! fitting free one is taken. But if none fits, the free pieces are looked through for whole granules of
-//! physical memory: these are taken away from where they are and mapped side by side at other
-//! addresses, where together they are one piece. Only when there are not enough of them the device is asked
-//! for more, and for no more than is missing. So a request does not fail while enough granules
-//! are free, wherever they lie; blocks that are handed out stay where they are, and nothing is
-//! copied.
+//! Physical memory has its *home*: a range of addresses at which it is mapped from when it is got until it
+//! is given back. As in [`Segments`](super::Segments), it lies there in pieces that are split and merged,
+//! and the best fitting free one is taken. But if none fits, a block is *stitched*: free parts that lie
+//! apart are mapped a second time, side by side at addresses of the block's own (`resource/stitching.rs`).
+//! When it is freed its parts are free again where they have their home. So a request does not fail while
+//! enough is free in total; blocks that are handed out stay where they are, and nothing is copied.
 //!
-//! Memory that work may still use is not unmapped: the host waits for the streams that freed it.
+//! The device is asked for more if that makes all there is by a small share more than the most that was ever
+//! handed out: that is cheaper than stitching. Else parts are stitched, as far as there are enough, and only what
+//! is missing is asked for. Nothing waits: the stream that gets a block waits for those that freed its
+//! parts, on the device. A stitched block's own addresses are taken away later, when its work is done.
 //!
-//! There are 16 times as many addresses as memory, so that there is always a space for what is put together.
-//!
-//! Invariant: every granule of the range belongs to pieces, and then it is mapped, or to a space.
+//! Invariant: the pieces are what is mapped at home, and the parts of stitched blocks are handed out
+//! there.
 
 use super::ledger::Ledger;
 use super::pieces::{Fragmentation, Pieces};
 use super::request::{check, check_stream, rounded};
 use super::spaces::Spaces;
-use super::{DevicePointer, Error, Live, MAX_BYTES, MemoryResource, Result};
-use crate::device::{Device, MemoryInfo, Stream};
+use super::stitching::{Part, Parts};
+use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MAX_BYTES, MemoryResource, Result};
+use crate::device::{Device, Event, MemoryInfo, Stream};
 use crate::virtual_memory::{PhysicalMemory, Reservation};
 use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes of a granule, if nothing else is said and the device has none that are larger.
 const GRANULE: u64 = 2 << 20;
-/// Addresses for each byte of memory.
+/// Addresses for each byte of memory: one for its home, the others for stitched blocks.
 const SPREAD: u64 = 16;
+/// The share of the most that was handed out that is got beyond it rather than stitched: one over this.
+const SPARE_SHARE: u64 = 32;
+/// Stitched blocks that are freed and whose addresses are not taken away yet.
+const MOST_STALE: usize = 64;
 
-/// Hands out any size; free memory is mapped to where it is needed.
+/// Hands out any size, put together of parts if need be.
 ///
 /// ```
 /// use scatterheap_host::resource::{MemoryResource, Remapping};
@@ -53,16 +60,51 @@ pub struct Remapping {
     ledger: Ledger,
     granule: u64,
     most: u64,
+    /// Home, and behind it the addresses of stitched blocks.
     range: Reservation,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// What is at home.
     pieces: Pieces,
-    spaces: Spaces,
-    /// Granules that were moved so far.
-    moved: u64,
+    /// Addresses of home that have no memory.
+    unused: Spaces,
+    /// Addresses for stitched blocks.
+    rooms: Spaces,
+    /// Stitched blocks by their addresses.
+    stitched: HashMap<u64, Stitched>,
+    /// Stitched blocks that are freed.
+    stale: VecDeque<Stale>,
+    /// Bytes that are handed out, and the most that were.
+    used: u64,
+    peak_used: u64,
+    /// Blocks that were stitched so far.
+    stitches: u64,
+}
+
+#[derive(Debug)]
+struct Stitched {
+    /// First addresses of its parts at home.
+    parts: Vec<u64>,
+    room: Room,
+}
+
+/// Addresses of a stitched block.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    begin: u64,
+    bytes: u64,
+    /// Where the first granule is mapped, at or behind `begin`.
+    mapped: u64,
+}
+
+#[derive(Debug)]
+struct Stale {
+    room: Room,
+    stream: Stream,
+    event: Event,
 }
 
 /// Settings of a [`Remapping`] resource.
@@ -82,8 +124,8 @@ impl RemappingBuilder {
         self
     }
 
-    /// Bytes of the pieces that physical memory is moved in: 2 MiB if nothing is said. A power of two,
-    /// and at least as much as the device's [granule](Device::granule), or it is made so.
+    /// Bytes of the pieces that physical memory is got and mapped in: 2 MiB if nothing is said. A power of
+    /// two, and at least as much as the device's [granule](Device::granule), or it is made so.
     #[must_use]
     pub fn granule(mut self, bytes: u64) -> Self {
         self.granule = bytes;
@@ -107,10 +149,12 @@ impl RemappingBuilder {
                 advice: "use at least one granule, and at most 128 TiB",
             });
         }
-        let addresses = most.min(total).saturating_mul(SPREAD);
-        let range = self.device.reserve(addresses, granule)?;
+        let most = most.min(total);
+        let range = self.device.reserve(most.saturating_mul(SPREAD), granule)?;
         let mut state = State::default();
-        state.spaces.put(range.address(), range.bytes());
+        let home_end = range.address() + most;
+        state.unused.put(range.address(), most);
+        state.rooms.put(home_end, range.bytes() - most);
         Ok(Remapping {
             device: self.device,
             ledger: Ledger::new("a remapping allocator"),
@@ -120,18 +164,6 @@ impl RemappingBuilder {
             state: Mutex::new(state),
         })
     }
-}
-
-/// Where new granules go.
-#[derive(Clone, Copy, Debug)]
-struct Site {
-    /// Bytes of new granules.
-    bytes: u64,
-    /// Free bytes behind the block that do not make a granule.
-    left: u64,
-    begin: u64,
-    /// Free pieces that end and begin there. They are a part of what is wanted, so they must stay.
-    beside: [Option<u64>; 2],
 }
 
 impl Remapping {
@@ -154,7 +186,7 @@ impl Remapping {
         }
     }
 
-    /// Bytes of the pieces that physical memory is moved in.
+    /// Bytes of the pieces that physical memory is got and mapped in.
     #[must_use]
     pub fn granule(&self) -> u64 {
         self.granule
@@ -172,10 +204,10 @@ impl Remapping {
         self.state.lock().pieces.fragmentation()
     }
 
-    /// Granules that were taken away from where they were and mapped elsewhere.
+    /// Blocks that were put together of parts so far.
     #[must_use]
-    pub fn moved(&self) -> u64 {
-        self.state.lock().moved
+    pub fn stitches(&self) -> u64 {
+        self.state.lock().stitches
     }
 
     /// How often a stream had to wait for another, to get what that had freed.
@@ -191,89 +223,168 @@ impl Remapping {
         }
     }
 
-    /// Where a block needs the fewest new granules: what is left of pieces whose granules went elsewhere is
-    /// beside the space that these left, and is used up this way.
-    fn site(&self, state: &State, size: u64, alignment: u64) -> Option<Site> {
-        let sites = state.spaces.iter().filter_map(|(begin, room)| {
-            let before = state.pieces.free_before(begin);
-            let block = before.unwrap_or(begin).next_multiple_of(alignment);
-            let end = block.max(begin.saturating_sub(size)) + size;
-            let bytes = end.saturating_sub(begin).next_multiple_of(self.granule);
-            if bytes < room {
-                let left = begin + bytes - end;
-                let beside = [before, None];
-                return Some(Site {
-                    bytes,
-                    left,
-                    begin,
-                    beside,
-                });
-            }
-            // All of the space, and what is free behind it.
-            let after = begin + room;
-            let last = after + state.pieces.free_at(after).unwrap_or(0);
-            let beside = [before, Some(after)];
-            (end <= last).then(|| Site {
-                bytes: room,
-                left: last - end,
-                begin,
-                beside,
-            })
-        });
-        sites.min_by_key(|site| (site.bytes, site.left, site.begin))
+    fn step(&self) -> usize {
+        usize::try_from(self.granule).unwrap_or(usize::MAX)
     }
 
-    /// Makes a piece that is large enough, of free granules and new ones; without new ones unless it
-    /// may grow. Whether it did.
-    fn stitch(&self, state: &mut State, request: (u64, u64), may_grow: bool) -> Result<bool> {
-        let (size, alignment) = request;
-        let site = self
-            .site(state, size, alignment)
-            .ok_or_else(|| self.out_of_memory(size))?;
-        let count = site.bytes / self.granule;
-        let free = state.pieces.whole_granules(self.granule, site.beside);
-        let fresh = count.saturating_sub(free);
-        if fresh > 0 && !may_grow {
-            return Ok(false);
-        }
-        if fresh > (self.most - state.pieces.reserved()) / self.granule {
-            return Err(self.out_of_memory(size));
-        }
-        let mut memory = (0..fresh)
-            .map(|_| self.device.create_memory(self.granule))
-            .collect::<crate::Result<Vec<_>>>()?;
-        self.collect(state, count - fresh, site.beside, &mut memory)?;
-        self.range
-            .map_all(site.begin - self.range.address(), memory)?;
-        state.spaces.take(site.begin, site.bytes);
-        state.pieces.add(site.begin, site.bytes);
-        Ok(true)
-    }
-
-    /// Takes so many whole granules out of the free pieces but two. What was taken by then is given to
-    /// the device if that fails.
-    fn collect(
+    /// Gets a block that no free piece has room for; nothing if that needs more memory and it may not
+    /// grow.
+    fn find_room(
         &self,
         state: &mut State,
-        count: u64,
-        except: [Option<u64>; 2],
-        memory: &mut Vec<PhysicalMemory>,
-    ) -> Result<()> {
-        for (begin, bytes) in state.pieces.take_granules(self.granule, count, except)? {
-            for address in (begin..begin + bytes).step_by(self.step()) {
-                // SAFETY: the addresses belong to no piece any more, and all work that could use
-                // them is done.
-                let taken = unsafe { self.range.unmap(address - self.range.address())? };
-                memory.extend(taken);
-                state.spaces.put(address, self.granule);
-                state.moved += 1;
-            }
+        (size, alignment): (u64, u64),
+        stream: &Stream,
+        may_grow: bool,
+    ) -> Result<Option<u64>> {
+        let most = state.peak_used.max(state.used + size);
+        let ample = (most + most / SPARE_SHARE).next_multiple_of(self.granule);
+        let needed = self.needed(state, size, alignment);
+        if may_grow && state.pieces.reserved() + needed <= ample && self.grow(state, needed).is_ok()
+        {
+            return state.pieces.take(size, alignment, stream);
+        }
+        // What is smaller than a granule is not worth it while there is more memory.
+        if size >= self.granule
+            && let Some(block) = self.stitch(state, (size, alignment), stream)?
+        {
+            return Ok(Some(block));
+        }
+        if !may_grow {
+            return Ok(None);
+        }
+        let whole = self.parts(state).whole_bytes();
+        let least = size.next_multiple_of(self.granule).saturating_sub(whole);
+        let grown = self.grow(state, least.max(self.granule));
+        if grown.is_ok()
+            && let Some(block) = state.pieces.take(size, alignment, stream)?
+        {
+            return Ok(Some(block));
+        }
+        match self.stitch(state, (size, alignment), stream)? {
+            Some(block) => Ok(Some(block)),
+            None => grown.and(Err(self.out_of_memory(size))),
+        }
+    }
+
+    /// Bytes of granules that are missing for a block at the first addresses without memory.
+    fn needed(&self, state: &State, size: u64, alignment: u64) -> u64 {
+        let Some((begin, _)) = state.unused.iter().next() else {
+            return size.next_multiple_of(self.granule);
+        };
+        let before = state.pieces.free_before(begin).unwrap_or(begin);
+        let end = before.next_multiple_of(alignment) + size;
+        end.saturating_sub(begin).next_multiple_of(self.granule)
+    }
+
+    /// Gets memory from the device, in one range if there are the addresses.
+    fn grow(&self, state: &mut State, bytes: u64) -> Result<()> {
+        if bytes > self.most - state.pieces.reserved() {
+            return Err(self.out_of_memory(bytes));
+        }
+        let count = bytes / self.granule;
+        let memory = (0..count)
+            .map(|_| self.device.create_memory(self.granule))
+            .collect::<crate::Result<Vec<_>>>()?;
+        let mut memory = memory.into_iter();
+        while memory.len() > 0 {
+            let left = memory.len() as u64 * self.granule;
+            let (begin, room) = state
+                .unused
+                .iter()
+                .find(|(_, room)| *room >= left)
+                .or_else(|| state.unused.iter().next())
+                .ok_or_else(|| self.out_of_memory(bytes))?;
+            let here = room.min(left);
+            let count = usize::try_from(here / self.granule).unwrap_or(usize::MAX);
+            let offset = begin - self.range.address();
+            self.range
+                .map_all(offset, memory.by_ref().take(count).collect())?;
+            state.unused.take(begin, here);
+            state.pieces.add(begin, here);
         }
         Ok(())
     }
 
-    fn step(&self) -> usize {
-        usize::try_from(self.granule).unwrap_or(usize::MAX)
+    fn parts(&self, state: &State) -> Parts {
+        Parts::new(self.granule, state.pieces.free())
+    }
+
+    /// Puts a block together of free parts, if there are enough.
+    fn stitch(
+        &self,
+        state: &mut State,
+        (size, alignment): (u64, u64),
+        stream: &Stream,
+    ) -> Result<Option<u64>> {
+        let is_aligned = alignment > DEFAULT_ALIGNMENT;
+        let Some(parts) = self.parts(state).choose(size, is_aligned) else {
+            return Ok(None);
+        };
+        self.retire(state, MOST_STALE)?;
+        let granules: Vec<_> = parts.iter().flat_map(|part| self.granules(*part)).collect();
+        let room = self.room(state, granules.len() as u64 * self.granule, alignment)?;
+        let mapped = self
+            .range
+            .alias(room.mapped - self.range.address(), &granules);
+        if let Err(error) = mapped {
+            state.rooms.put(room.begin, room.bytes);
+            return Err(error.into());
+        }
+        for (begin, end) in &parts {
+            state.pieces.hand_out(*begin, *end, stream)?;
+        }
+        state.stitches += 1;
+        let block = room.mapped + parts[0].0 % self.granule;
+        let parts = parts.into_iter().map(|(begin, _)| begin).collect();
+        state.stitched.insert(block, Stitched { parts, room });
+        Ok(Some(block))
+    }
+
+    /// Offsets of the granules that a part lies in.
+    fn granules(&self, (begin, end): Part) -> impl Iterator<Item = u64> {
+        let first = begin - begin % self.granule;
+        let home = self.range.address();
+        (first..end).step_by(self.step()).map(move |at| at - home)
+    }
+
+    /// Addresses for a stitched block. If there are none, those of freed ones are waited for.
+    fn room(&self, state: &mut State, bytes: u64, alignment: u64) -> Result<Room> {
+        let skipped = if alignment > self.granule {
+            alignment
+        } else {
+            0
+        };
+        let all = bytes.saturating_add(skipped);
+        let mut begin = state.rooms.take_any(all);
+        if begin.is_none() {
+            self.retire(state, 0)?;
+            begin = state.rooms.take_any(all);
+        }
+        let begin = begin.ok_or_else(|| self.out_of_memory(bytes))?;
+        Ok(Room {
+            begin,
+            bytes: all,
+            mapped: begin.next_multiple_of(alignment.max(self.granule)),
+        })
+    }
+
+    /// Takes the addresses of freed stitched blocks away: those whose work is done, and others, which are
+    /// waited for, until no more than `most` are left.
+    fn retire(&self, state: &mut State, most: usize) -> Result<()> {
+        while let Some(stale) = state.stale.front() {
+            if !stale.event.is_over()? {
+                if state.stale.len() <= most {
+                    break;
+                }
+                stale.stream.synchronize()?;
+            }
+            let room = stale.room;
+            // SAFETY: the block is freed, and all work that used it is done.
+            unsafe { self.range.unalias(room.mapped - self.range.address())? };
+            state.rooms.put(room.begin, room.bytes);
+            state.stale.pop_front();
+        }
+        Ok(())
     }
 
     fn allocate_in(
@@ -289,16 +400,16 @@ impl Remapping {
             return Err(self.out_of_memory(bytes));
         }
         let mut state = self.state.lock();
-        let mut taken = state.pieces.take(size, alignment, stream)?;
-        if taken.is_none() {
-            if !self.stitch(&mut state, (size, alignment), may_grow)? {
-                return Ok(None);
-            }
-            taken = state.pieces.take(size, alignment, stream)?;
-        }
-        let pointer = taken.and_then(DevicePointer::new);
-        let pointer = pointer.ok_or_else(|| self.out_of_memory(bytes))?;
+        let taken = match state.pieces.take(size, alignment, stream)? {
+            None => self.find_room(&mut state, (size, alignment), stream, may_grow)?,
+            taken => taken,
+        };
+        let Some(pointer) = taken.and_then(DevicePointer::new) else {
+            return Ok(None);
+        };
         self.ledger.insert(pointer, bytes, alignment)?;
+        state.used += size;
+        state.peak_used = state.peak_used.max(state.used);
         Ok(Some(pointer))
     }
 }
@@ -333,7 +444,21 @@ impl MemoryResource for Remapping {
         check_stream(&self.device, stream)?;
         let mut state = self.state.lock();
         self.ledger.remove(pointer, bytes, alignment)?;
-        state.pieces.put(pointer.address(), stream);
+        state.used -= rounded(bytes);
+        let Some(Stitched { parts, room }) = state.stitched.remove(&pointer.address()) else {
+            state.pieces.put(pointer.address(), stream);
+            return Ok(());
+        };
+        for part in parts {
+            state.pieces.put(part, stream);
+        }
+        let stream = stream.clone();
+        let event = stream.record()?;
+        state.stale.push_back(Stale {
+            room,
+            stream,
+            event,
+        });
         Ok(())
     }
 
@@ -344,11 +469,20 @@ impl MemoryResource for Remapping {
     /// Gives whole granules back of which nothing is handed out.
     fn trim(&self) -> Result<u64> {
         let mut state = self.state.lock();
-        let mut memory = Vec::new();
-        let free = state.pieces.whole_granules(self.granule, [None; 2]);
-        self.collect(&mut state, free, [None; 2], &mut memory)?;
-        state.moved -= memory.len() as u64;
-        Ok(memory.iter().map(PhysicalMemory::bytes).sum())
+        state.pieces.settle()?;
+        self.retire(&mut state, 0)?;
+        let mut given = 0;
+        for (begin, end) in self.parts(&state).whole() {
+            for address in (*begin..*end).step_by(self.step()) {
+                // SAFETY: free, all work that could use it is done, and it is mapped here only.
+                let memory = unsafe { self.range.unmap(address - self.range.address())? };
+                given += memory.as_ref().map_or(0, PhysicalMemory::bytes);
+                state.pieces.remove(address, address + self.granule);
+                state.unused.put(address, self.granule);
+            }
+        }
+        state.peak_used = state.used;
+        Ok(given)
     }
 
     fn memory(&self) -> Result<MemoryInfo> {

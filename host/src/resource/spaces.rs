@@ -19,6 +19,13 @@ impl Spaces {
             .map(|(begin, bytes)| (*begin, *bytes))
     }
 
+    /// Takes the first bytes of the first space that has room.
+    pub fn take_any(&mut self, bytes: u64) -> Option<u64> {
+        let (begin, _) = self.iter().find(|(_, room)| *room >= bytes)?;
+        self.take(begin, bytes);
+        Some(begin)
+    }
+
     /// Takes the first bytes of a space.
     pub fn take(&mut self, begin: u64, bytes: u64) {
         if let Some(all) = self.by_address.remove(&begin)
@@ -58,5 +65,9 @@ mod tests {
             spaces.put(begin, bytes);
         }
         assert_eq!(spaces.iter().collect::<Vec<_>>(), [(100, 400)]);
+        assert_eq!(
+            (spaces.take_any(401), spaces.take_any(400)),
+            (None, Some(100))
+        );
     }
 }

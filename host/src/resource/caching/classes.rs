@@ -1,10 +1,10 @@
-//! Size classes: multiples of 256 B up to 2 KiB, then eight for each power of two, so that rounding
-//! adds an eighth at most.
+//! Size classes: multiples of 256 B up to 4 KiB, then 16 for each power of two, so that rounding adds
+//! a sixteenth at most.
 
 use super::super::DEFAULT_ALIGNMENT;
 
 /// Classes for each power of two.
-const STEPS: u64 = 8;
+const STEPS: u64 = 16;
 
 /// The class of blocks that have room for so many bytes, at least one.
 #[inline]
@@ -18,7 +18,7 @@ pub(super) fn class_of(bytes: u64) -> usize {
     };
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "64 powers of two, 8 classes each"
+        reason = "64 powers of two, 16 classes each"
     )]
     {
         class as usize
@@ -51,13 +51,13 @@ mod tests {
             assert_eq!(class_of(before + 1), class);
             assert_eq!(class_of(bytes), class);
             assert!(
-                class < 8 || (bytes - before) * 8 <= before,
+                class < 16 || (bytes - before) * 16 <= before,
                 "{before} to {bytes}"
             );
             before = bytes;
         }
         assert_eq!(bytes_of(0), 256);
         assert_eq!(bytes_of(class_of(1 << 20)), 1 << 20);
-        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 17));
+        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 16));
     }
 }

@@ -156,6 +156,36 @@ impl ThreadCache {
         self.streams.drain(..).flat_map(StreamBins::drain).collect()
     }
 
+    /// Takes out what is of a class or of a larger one.
+    pub fn drain_from(&mut self, first: usize) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for bins in &mut self.streams {
+            for (class, blocks) in bins.bins.iter_mut().enumerate().skip(first) {
+                if blocks.is_empty() {
+                    continue;
+                }
+                let blocks = std::mem::take(blocks);
+                bins.bytes -= bytes_of(class) * blocks.len() as u64;
+                let stream = bins.stream.clone();
+                batches.push(Batch {
+                    stream,
+                    class,
+                    blocks,
+                });
+            }
+        }
+        batches
+    }
+
+    /// Adds the number of blocks of each class.
+    pub fn count(&self, blocks: &mut [u64]) {
+        for bins in &self.streams {
+            for (count, bin) in blocks.iter_mut().zip(&bins.bins) {
+                *count += bin.len() as u64;
+            }
+        }
+    }
+
     /// Bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.streams.iter().map(|bins| bins.bytes).sum()
