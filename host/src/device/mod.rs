@@ -14,10 +14,13 @@ macro_rules! either {
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+pub(crate) mod pool;
 mod selector;
 mod stream;
 mod traffic;
 
+#[cfg(feature = "cuda")]
+use pool::PoolNumber;
 pub use selector::Selector;
 pub use stream::{Event, Stream};
 pub use traffic::DeviceUsage;

@@ -4,7 +4,10 @@
 //! Variables with that prefix that name no setting are errors, so that a misspelt one is not
 //! silently without effect.
 
-use super::{Caching, DeviceMemory, Error, Limiting, MAX_BYTES, MemoryResource, Result, Segments};
+use super::{
+    Caching, DeviceMemory, DriverPool, Error, Limiting, MAX_BYTES, MemoryResource, Remapping,
+    RemappingBuilder, Result, Segments,
+};
 use crate::device::Device;
 use crate::size::Bytes;
 use std::ffi::{OsStr, OsString};
@@ -19,22 +22,33 @@ pub type Configured = Caching<Box<dyn MemoryResource>>;
 /// Where a cache gets its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Upstream {
-    /// [`Segments`] of the device's memory.
+    /// A [`Remapping`] of the device's memory.
     #[default]
+    Remapping,
+    /// [`Segments`] of the device's memory.
     Segments,
+    /// The [driver's pool](DriverPool).
+    DriverPool,
     /// [`DeviceMemory`] itself, for each block.
     Device,
 }
 
 impl Upstream {
     /// All there are.
-    pub const ALL: [Self; 2] = [Self::Segments, Self::Device];
+    pub const ALL: [Self; 4] = [
+        Self::Remapping,
+        Self::Segments,
+        Self::DriverPool,
+        Self::Device,
+    ];
 
     /// Its name in the environment.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Remapping => "remapping",
             Self::Segments => "segments",
+            Self::DriverPool => "driver_pool",
             Self::Device => "device",
         }
     }
@@ -166,13 +180,27 @@ impl Configuration {
     }
 
     fn build_upstream(&self, device: &Device) -> Result<Box<dyn MemoryResource>> {
-        let memory = Limiting::new(DeviceMemory::new(device), self.limit.unwrap_or(u64::MAX));
-        Ok(match (self.upstream, self.segment) {
-            (Upstream::Device, _) => Box::new(memory),
-            (Upstream::Segments, None) => Box::new(Segments::new(memory)),
-            (Upstream::Segments, Some(bytes)) => {
-                Box::new(Segments::with_segments_of(memory, bytes))
+        let limited = || {
+            let limit = self.limit.unwrap_or(u64::MAX);
+            Limiting::new(DeviceMemory::new(device), limit)
+        };
+        Ok(match self.upstream {
+            Upstream::Remapping => {
+                let builder = Remapping::builder(device);
+                let builder = self.limit.into_iter().fold(builder, RemappingBuilder::most);
+                Box::new(builder.build()?)
             }
+            Upstream::Segments => match self.segment {
+                None => Box::new(Segments::new(limited())),
+                Some(bytes) => Box::new(Segments::with_segments_of(limited(), bytes)),
+            },
+            Upstream::DriverPool => {
+                let pool = DriverPool::new(device)?;
+                // As the cache does not wait for the device, the driver must not either.
+                pool.set_release_threshold(u64::MAX)?;
+                Box::new(Limiting::new(pool, self.limit.unwrap_or(u64::MAX)))
+            }
+            Upstream::Device => Box::new(limited()),
         })
     }
 }
@@ -261,7 +289,7 @@ mod tests {
             ("LIMIT", "0", "at least one byte"),
             ("SEGMENT", "200TiB", "at most 128 TiB"),
             ("PER_THREAD", "-1", "such as `0`"),
-            ("UPSTREAM", "cuda", "`segments`, `device`"),
+            ("UPSTREAM", "cuda", "`driver_pool`, `device`"),
             ("LIMT", "1GiB", "SCATTERHEAP_RESOURCE_LIMIT"),
         ] {
             let variable = format!("{PREFIX}{name}");

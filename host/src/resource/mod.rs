@@ -9,6 +9,7 @@
 //! | resource | what it is for |
 //! |---|---|
 //! | [`DeviceMemory`] | the device's own allocator; where others get their memory from |
+//! | [`DriverPool`] | the driver's own pool, with its threshold and statistics |
 //! | [`BlockPool`] | a fixed number of blocks of one size |
 //! | [`Slab`] | size classes from 256 B to 64 KiB |
 //! | [`Buddy`] | powers of two, split and merged, in one piece of memory |
@@ -48,6 +49,7 @@ mod buddy;
 mod caching;
 mod configuration;
 mod device_memory;
+mod driver_pool;
 mod error;
 mod growable_buffer;
 mod ledger;
@@ -68,6 +70,7 @@ pub use buddy::Buddy;
 pub use caching::{Caching, CachingBuilder, Usage};
 pub use configuration::{Configuration, Configured, Upstream};
 pub use device_memory::DeviceMemory;
+pub use driver_pool::{DriverPool, PoolStatistics};
 pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
 pub use owned::{DeviceBox, DeviceVec};

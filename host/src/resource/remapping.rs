@@ -216,6 +216,36 @@ impl Remapping {
         self.state.lock().pieces.waits()
     }
 
+    /// Gives whole granules back of which nothing is handed out, as long as it has more than `keep` bytes
+    /// in all; the bytes that were given back. Waits for work that uses them.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn trim_to(&self, keep: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        if state.pieces.reserved() <= keep {
+            return Ok(0);
+        }
+        state.pieces.settle()?;
+        self.retire(&mut state, 0)?;
+        let mut given = 0;
+        for (begin, end) in self.parts(&state).whole() {
+            for address in (*begin..*end).step_by(self.step()) {
+                if state.pieces.reserved() <= keep {
+                    break;
+                }
+                // SAFETY: free, all work that could use it is done, and it is mapped here only.
+                let memory = unsafe { self.range.unmap(address - self.range.address())? };
+                given += memory.as_ref().map_or(0, PhysicalMemory::bytes);
+                state.pieces.remove(address, address + self.granule);
+                state.unused.put(address, self.granule);
+            }
+        }
+        state.peak_used = state.used;
+        Ok(given)
+    }
+
     fn out_of_memory(&self, asked: u64) -> Error {
         Error::OutOfMemory {
             resource: self.ledger.resource(),
@@ -468,21 +498,7 @@ impl MemoryResource for Remapping {
 
     /// Gives whole granules back of which nothing is handed out.
     fn trim(&self) -> Result<u64> {
-        let mut state = self.state.lock();
-        state.pieces.settle()?;
-        self.retire(&mut state, 0)?;
-        let mut given = 0;
-        for (begin, end) in self.parts(&state).whole() {
-            for address in (*begin..*end).step_by(self.step()) {
-                // SAFETY: free, all work that could use it is done, and it is mapped here only.
-                let memory = unsafe { self.range.unmap(address - self.range.address())? };
-                given += memory.as_ref().map_or(0, PhysicalMemory::bytes);
-                state.pieces.remove(address, address + self.granule);
-                state.unused.put(address, self.granule);
-            }
-        }
-        state.peak_used = state.used;
-        Ok(given)
+        self.trim_to(0)
     }
 
     fn memory(&self) -> Result<MemoryInfo> {

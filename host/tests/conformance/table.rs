@@ -2,8 +2,8 @@
 
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Buddy, Caching, DeviceMemory, Fallback, Limiting, Logging, MemoryResource,
-    OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Waiting,
+    Arena, BlockPool, Buddy, Caching, DeviceMemory, DriverPool, Fallback, Limiting, Logging,
+    MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Waiting,
 };
 use std::sync::Arc;
 
@@ -67,6 +67,15 @@ fn resources() -> Vec<Subject> {
             (8 * MIB, 4 * MIB),
             (24 * MIB, MIB),
             |upstream| upstream,
+        ),
+        subject(
+            "DriverPool",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let pool = DriverPool::new(upstream.device()).expect("a pool");
+                Arc::new(Limiting::new(pool, UPSTREAM))
+            },
         ),
         subject(
             "BlockPool",

@@ -7,6 +7,7 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
+mod pool;
 mod stream;
 mod virtual_memory;
 

@@ -24,7 +24,7 @@ impl Cuda {
         }
     }
 
-    fn location(&self) -> sys::CUmemLocation {
+    pub(super) fn location(&self) -> sys::CUmemLocation {
         sys::CUmemLocation {
             type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: self.ordinal.cast_signed(),
