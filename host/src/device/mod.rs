@@ -23,7 +23,7 @@ mod traffic;
 use pool::PoolNumber;
 pub use selector::Selector;
 pub use stream::{Event, Stream};
-pub use traffic::DeviceUsage;
+pub use traffic::{DeviceUsage, driver_calls_of_thread};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -230,6 +230,11 @@ impl Device {
     #[must_use]
     pub fn usage(&self) -> DeviceUsage {
         self.0.traffic.usage()
+    }
+
+    /// Makes the most memory that was taken at once what is taken now.
+    pub fn reset_peak(&self) {
+        self.0.traffic.reset_peak();
     }
 
     /// Whether two handles are of the same device.

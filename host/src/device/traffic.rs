@@ -1,6 +1,12 @@
 //! What was asked of a device for memory: calls of its driver, and bytes.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    /// Calls that this thread made, of all devices.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Counts what is asked of a device.
 #[derive(Debug, Default)]
@@ -27,6 +33,7 @@ impl Traffic {
     pub fn called(&self, times: u64) {
         // Relaxed, here and below: each number is exact in itself, and nothing is read through them.
         self.calls.fetch_add(times, Ordering::Relaxed);
+        CALLS.set(CALLS.get() + times);
     }
 
     /// Takes note of memory that was allocated.
@@ -40,6 +47,12 @@ impl Traffic {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Forgets the most that was taken before.
+    pub fn reset_peak(&self) {
+        self.peak_bytes
+            .store(self.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// What was counted.
     pub fn usage(&self) -> DeviceUsage {
         DeviceUsage {
@@ -48,4 +61,10 @@ impl Traffic {
             peak_bytes: self.peak_bytes.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Calls as in [`DeviceUsage::driver_calls`] that the calling thread made so far, of all devices.
+#[must_use]
+pub fn driver_calls_of_thread() -> u64 {
+    CALLS.get()
 }
