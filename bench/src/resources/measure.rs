@@ -7,7 +7,6 @@ use scatterheap_host::device::driver_calls_of_thread;
 use scatterheap_host::resource::{DevicePointer, Error, MemoryResource};
 use scatterheap_host::{Device, Stream};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Rounds are run until they took so long, or there were as many as the scenario says.
@@ -27,8 +26,6 @@ struct Run<'a> {
     resource: &'a dyn MemoryResource,
     scenario: &'a Scenario,
     barrier: &'a Barrier,
-    live: &'a AtomicU64,
-    peak_live: &'a AtomicU64,
 }
 
 /// What a thread found.
@@ -76,19 +73,9 @@ impl Blocks<'_> {
         }
     }
 
-    /// A round in which the bytes are counted that are live in all threads.
-    fn warm_up(&mut self) -> std::result::Result<(), Error> {
-        // Relaxed: only counts.
+    fn round(&mut self) -> std::result::Result<(), Error> {
         for operation in &self.run.scenario.operations {
-            let was_live = self.slots[operation.slot as usize].is_some();
-            let is_new = self.perform(*operation)?;
-            if is_new {
-                let live = self.run.live.fetch_add(operation.bytes, Ordering::Relaxed);
-                let live = live + operation.bytes;
-                self.run.peak_live.fetch_max(live, Ordering::Relaxed);
-            } else if was_live {
-                self.run.live.fetch_sub(operation.bytes, Ordering::Relaxed);
-            }
+            self.perform(*operation)?;
         }
         Ok(())
     }
@@ -98,9 +85,7 @@ impl Blocks<'_> {
         let scenario = self.run.scenario;
         let (begin, mut rounds) = (Instant::now(), 0);
         while rounds < scenario.rounds && (rounds == 0 || begin.elapsed() < LIMIT) {
-            for operation in &scenario.operations {
-                self.perform(*operation)?;
-            }
+            self.round()?;
             rounds += 1;
         }
         #[expect(clippy::cast_precision_loss, reason = "times are not that exact")]
@@ -139,7 +124,7 @@ fn run_thread(run: &Run<'_>) -> std::result::Result<Found, Error> {
         };
         let before = driver_calls_of_thread();
         let stepped = match step {
-            0 => blocks.warm_up(),
+            0 => blocks.round(),
             1 => blocks.time().map(|pair| found.pair = pair),
             _ => blocks.hits().map(|hits| found.hits = hits),
         };
@@ -166,13 +151,10 @@ pub fn measure(
     device.reset_peak();
     let before = device.usage().bytes;
     let Made { resource, reserved } = subject.make(device, scenario, threads as u64)?;
-    let (live, peak_live) = (AtomicU64::new(0), AtomicU64::new(0));
     let run = Run {
         resource: &*resource,
         scenario,
         barrier: &Barrier::new(threads),
-        live: &live,
-        peak_live: &peak_live,
     };
     let found = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)
@@ -189,7 +171,8 @@ pub fn measure(
         None => device.usage().peak_bytes - before,
     };
     let allocations = scenario.allocations() * threads as u64;
-    Ok(figures(&found, peak, peak_live.into_inner(), allocations))
+    let live = scenario.peak() * threads as u64;
+    Ok(figures(&found, peak, live, allocations))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures are not that exact")]
