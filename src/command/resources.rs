@@ -17,7 +17,7 @@ Scenarios:
   large        8 blocks of more than 1 MiB, up to 64 MiB
   transformer  a recorded training step, if its trace is there
   pressure     blocks of 1 to 64 MiB in a memory of 4 GiB that is 95 % full
-  variable     10^6 operations on 1 GiB of blocks of 256 B to 1 MiB
+  variable     10^6 operations on 2 GiB of blocks of 256 B to 1 MiB
   one_mib      a block of 1 MiB
 
 Resources: scatterheap (the one that a user gets by default), caching_segments, remapping, segments,

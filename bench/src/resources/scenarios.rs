@@ -23,7 +23,7 @@ pub fn scenarios(seed: u64, quick: bool) -> Vec<Scenario> {
         operations,
     };
     let pressed = if quick { 512 * MIB } else { 4096 * MIB };
-    let variable = if quick { 128 * MIB } else { 1024 * MIB };
+    let variable = if quick { 128 * MIB } else { 2048 * MIB };
     let mut random = StdRng::seed_from_u64(seed);
     vec![
         scenario("same_size", few(20_000, 300), 0, batch(32, 64 * KIB)),

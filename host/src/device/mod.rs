@@ -14,6 +14,7 @@ macro_rules! either {
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod peers;
 pub(crate) mod pool;
 mod selector;
 mod stream;
@@ -102,6 +103,7 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     kind: Kind,
     traffic: traffic::Traffic,
+    peers: peers::Peers,
 }
 
 enum Kind {
@@ -112,8 +114,11 @@ enum Kind {
 
 impl Device {
     fn of(kind: Kind) -> Self {
-        let traffic = traffic::Traffic::default();
-        Self(Arc::new(Inner { kind, traffic }))
+        Self(Arc::new(Inner {
+            kind,
+            traffic: traffic::Traffic::default(),
+            peers: peers::Peers::default(),
+        }))
     }
 
     /// The CPU, with a thread for each core and at least two.
@@ -474,11 +479,12 @@ impl Device {
         either!(self, device => unsafe { device.map(address, bytes, handle) })
     }
 
-    /// Lets kernels of this device access what is mapped.
+    /// Lets kernels of this device and of its peers access what is mapped.
     pub(crate) unsafe fn allow_access(&self, address: u64, bytes: u64) -> Result<()> {
         self.0.traffic.called(1);
+        let peers = self.0.peers.all();
         // SAFETY: as the caller promises.
-        either!(self, device => unsafe { device.allow_access(address, bytes) })
+        either!(self, device => unsafe { device.allow_access(address, bytes, &peers) })
     }
 
     pub(crate) unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {

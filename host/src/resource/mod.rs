@@ -28,7 +28,7 @@
 //! | [`Waiting`] | a future for an allocation, which waits while memory is out |
 //! | [`Fallback`] | a second resource for what the first has no room for |
 //!
-//! A [`Configuration`] makes the one that a user gets by default, as variables of the environment
+//! A [`PerDevice`] set has one for each of several devices. A [`Configuration`] makes the one that a user gets by default, as variables of the environment
 //! say. [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
 //! moving.
 //!
@@ -55,6 +55,7 @@ mod growable_buffer;
 mod ledger;
 mod order;
 mod owned;
+mod per_device;
 mod pieces;
 mod remapping;
 mod request;
@@ -74,6 +75,7 @@ pub use driver_pool::{DriverPool, PoolStatistics};
 pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
 pub use owned::{DeviceBox, DeviceVec};
+pub use per_device::PerDevice;
 pub use pieces::Fragmentation;
 pub use remapping::{Remapping, RemappingBuilder};
 pub use request::{DEFAULT_ALIGNMENT, MAX_BYTES};

@@ -8,7 +8,7 @@
 //! enough is free in total; blocks that are handed out stay where they are, and nothing is copied.
 //!
 //! The device is asked for more if that makes all there is by a small share more than the most that was ever
-//! handed out: that is cheaper than stitching. Else parts are stitched, as far as there are enough, and only what
+//! handed out, or by little for the device: that is cheaper than stitching. Else parts are stitched, as far as there are enough, and only what
 //! is missing is asked for. Nothing waits: the stream that gets a block waits for those that freed its
 //! parts, on the device. A stitched block's own addresses are taken away later, when its work is done.
 //!
@@ -32,6 +32,8 @@ const GRANULE: u64 = 2 << 20;
 const SPREAD: u64 = 16;
 /// The share of the most that was handed out that is got beyond it rather than stitched: one over this.
 const SPARE_SHARE: u64 = 32;
+/// That is at least one over this of all memory.
+const LITTLE_SHARE: u64 = 64;
 /// Stitched blocks that are freed and whose addresses are not taken away yet.
 const MOST_STALE: usize = 64;
 
@@ -267,11 +269,16 @@ impl Remapping {
         may_grow: bool,
     ) -> Result<Option<u64>> {
         let most = state.peak_used.max(state.used + size);
-        let ample = (most + most / SPARE_SHARE).next_multiple_of(self.granule);
+        let spare = (most / SPARE_SHARE).max(self.most / LITTLE_SHARE);
+        let ample = (most + spare).next_multiple_of(self.granule);
         let needed = self.needed(state, size, alignment);
-        if may_grow && state.pieces.reserved() + needed <= ample && self.grow(state, needed).is_ok()
-        {
-            return state.pieces.take(size, alignment, stream);
+        if state.pieces.reserved() + needed <= ample {
+            if !may_grow {
+                return Ok(None);
+            }
+            if self.grow(state, needed).is_ok() {
+                return state.pieces.take(size, alignment, stream);
+            }
         }
         // What is smaller than a granule is not worth it while there is more memory.
         if size >= self.granule

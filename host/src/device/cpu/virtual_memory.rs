@@ -17,7 +17,7 @@ pub(super) use system::Memory;
 
 impl Cpu {
     /// Whoever may use the CPU device may access all that is mapped.
-    pub unsafe fn allow_access(&self, _address: u64, _bytes: u64) -> Result<()> {
+    pub unsafe fn allow_access(&self, _address: u64, _bytes: u64, _peers: &[u32]) -> Result<()> {
         Ok(())
     }
 

@@ -176,6 +176,33 @@ impl Cuda {
         format!("cuda:{}", self.ordinal)
     }
 
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Lets this GPU's kernels access the memory that `owner` allocates.
+    pub fn enable_peer_access(&self, owner: &Self) -> Result<()> {
+        let mut can = 0;
+        // SAFETY: writes the answer to the variable.
+        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, owner.device) }
+            .result()
+            .map_err(failed("ask whether devices can access each other"))?;
+        if can == 0 {
+            return Err(Error::NoPeerAccess {
+                device: self.label(),
+                owner: owner.label(),
+            });
+        }
+        self.enter()?;
+        // Acquire: pairs with `recover`.
+        let context = owner.context.load(Ordering::Acquire);
+        // SAFETY: the context is retained until the device is dropped.
+        match unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result() {
+            Ok(()) | Err(DriverError(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => Ok(()),
+            Err(error) => Err(self.judge("let devices access each other", error)),
+        }
+    }
+
     pub fn name(&self) -> String {
         self.name.clone()
     }

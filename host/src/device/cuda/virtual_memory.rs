@@ -92,14 +92,22 @@ impl Cuda {
             .map_err(|error| self.judge("map memory", error))
     }
 
-    pub unsafe fn allow_access(&self, address: u64, bytes: u64) -> Result<()> {
+    pub unsafe fn allow_access(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<()> {
         self.enter()?;
-        let access = sys::CUmemAccessDesc {
-            location: self.location(),
-            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        let own = self.location();
+        let others = peers.iter().map(|peer| sys::CUmemLocation {
+            id: peer.cast_signed(),
+            ..own
+        });
+        let access: Vec<_> = std::iter::once(own)
+            .chain(others)
+            .map(|location| sys::CUmemAccessDesc {
+                location,
+                flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            })
+            .collect();
         // SAFETY: as the caller promises: memory is mapped in the whole range.
-        unsafe { sys::cuMemSetAccess(address, size(bytes), &raw const access, 1) }
+        unsafe { sys::cuMemSetAccess(address, size(bytes), access.as_ptr(), access.len()) }
             .result()
             .map_err(|error| self.judge("allow access to mapped memory", error))
     }

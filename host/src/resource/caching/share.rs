@@ -4,14 +4,23 @@
 //! to get more memory. What is kept beyond the share goes back then, the largest blocks first: they are
 //! most of the bytes, and are asked for least often. When the device is nearly full nothing is kept then, and
 //! threads keep less from then on, until there is room again.
+//!
+//! Large blocks have a share of their own, as they may have to be stitched if they are not kept.
 
-use super::classes::bytes_of;
+use super::classes::{bytes_of, class_of};
 use super::thread_cache::Batch;
 use super::{Caching, MemoryResource, Result};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The share of what the upstream handed out that may be kept when it needs more: one over this.
 const SPARE_SHARE: u64 = 64;
+/// Blocks of at least this many bytes are costly to put together. Of them so much may be kept as is
+/// little for the device: one over this of its memory.
+const LARGE: u64 = 2 << 20;
+const LARGE_SHARE: u64 = 64;
+/// How many times the share is so much that everything goes back.
+const MUCH: u64 = 2;
 /// A device is nearly full if less than one over this of its memory is free.
 const FULL_SHARE: u64 = 10;
 /// Threads keep one over this of what they may when the device is nearly full.
@@ -63,21 +72,21 @@ impl<U: MemoryResource> Caching<U> {
     pub(super) fn make_way(&self) -> Result<bool> {
         let _alone = self.moving.write();
         let kept = self.kept();
-        let all: u64 = kept.iter().sum();
         let memory = self.upstream.memory()?;
-        let share = if memory.free < memory.total / FULL_SHARE {
+        let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();
-            0
+            self.drain()
         } else {
             self.bytes_per_thread.restore();
             // Relaxed: as in `request`.
-            self.held.load(Ordering::Relaxed) / SPARE_SHARE
+            let share = self.held.load(Ordering::Relaxed) / SPARE_SHARE;
+            let (small, large) = kept.split_at(class_of(LARGE).min(kept.len()));
+            let mut drained = self.drain_classes(beyond(small, 0, share));
+            let share = share.max(memory.total / LARGE_SHARE);
+            drained.extend(self.drain_classes(beyond(large, small.len(), share)));
+            drained
         };
-        if all <= share {
-            return Ok(false);
-        }
-        let batches = self.drain_from(class_to_drain(&kept, all, share / 2));
-        Ok(self.return_all(batches)? > 0)
+        Ok(self.return_all(drained)? > 0)
     }
 
     /// Bytes that are kept of each class.
@@ -91,28 +100,42 @@ impl<U: MemoryResource> Caching<U> {
         blocks.into_iter().enumerate().map(bytes).collect()
     }
 
-    /// Takes out what is kept of a class and of all larger ones.
-    fn drain_from(&self, first: usize) -> Vec<Batch> {
+    /// Takes out what is kept of some classes.
+    fn drain_classes(&self, classes: Range<usize>) -> Vec<Batch> {
         let mut batches = Vec::new();
-        for own in &self.threads {
-            batches.extend(own.0.lock().drain_from(first));
+        if classes.is_empty() {
+            return batches;
         }
-        for (class, shelf) in self.shelves.iter().enumerate().skip(first) {
-            batches.extend(shelf.lock().drain(class));
+        for own in &self.threads {
+            batches.extend(own.0.lock().drain_classes(classes.clone()));
+        }
+        for class in classes {
+            batches.extend(self.shelves[class].lock().drain(class));
         }
         batches
     }
 }
 
-/// The largest class without which, and without all larger ones, no more than `share` bytes are kept.
-fn class_to_drain(kept: &[u64], mut all: u64, share: u64) -> usize {
+/// The largest classes without which no more than half of a share is kept, if it is more than the share
+/// now. The bytes are those of the classes from `first` on.
+fn beyond(kept: &[u64], first: usize, share: u64) -> Range<usize> {
+    let end = first + kept.len();
+    let mut left: u64 = kept.iter().sum();
+    if left <= share {
+        return end..end;
+    }
+    // Much of it was freed at once. Small blocks of it lie everywhere, and would keep the large ones
+    // from being merged.
+    if left > share * MUCH {
+        return first..end;
+    }
     for (class, bytes) in kept.iter().enumerate().rev() {
-        all -= bytes;
-        if all <= share {
-            return class;
+        left -= bytes;
+        if left <= share / 2 {
+            return first + class..end;
         }
     }
-    0
+    first..end
 }
 
 #[cfg(test)]
@@ -120,10 +143,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_are_drained_until_the_share_is_left() {
+    fn the_largest_are_drained_until_half_of_the_share_is_left() {
         let kept = [10, 0, 30, 40, 0];
-        for (share, class) in [(100, 4), (80, 4), (79, 3), (40, 3), (39, 2), (9, 0)] {
-            assert_eq!(class_to_drain(&kept, 80, share), class, "{share}");
+        for (share, first) in [(100, 5), (80, 5), (79, 2), (40, 2), (39, 0), (0, 0)] {
+            assert_eq!(beyond(&kept, 0, share), first..5, "{share}");
+            assert_eq!(beyond(&kept, 7, share), 7 + first..12, "{share}");
         }
     }
 }

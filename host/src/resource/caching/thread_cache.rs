@@ -5,6 +5,7 @@
 use super::super::DevicePointer;
 use super::classes::bytes_of;
 use crate::device::Stream;
+use std::ops::Range;
 
 /// Blocks that a thread keeps of one class and stream at most.
 const MOST_BLOCKS: u64 = 64;
@@ -156,11 +157,12 @@ impl ThreadCache {
         self.streams.drain(..).flat_map(StreamBins::drain).collect()
     }
 
-    /// Takes out what is of a class or of a larger one.
-    pub fn drain_from(&mut self, first: usize) -> Vec<Batch> {
+    /// Takes out what is of some classes.
+    pub fn drain_classes(&mut self, classes: Range<usize>) -> Vec<Batch> {
         let mut batches = Vec::new();
         for bins in &mut self.streams {
-            for (class, blocks) in bins.bins.iter_mut().enumerate().skip(first) {
+            for class in classes.clone() {
+                let blocks = &mut bins.bins[class];
                 if blocks.is_empty() {
                     continue;
                 }
