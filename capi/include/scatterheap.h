@@ -74,6 +74,8 @@ int scatterheap_gpu_count(void);
  * adaptors from the outermost on, if any, and a resource at the end, between commas: "caching" is the usual one,
  * "statistics,limit=8GiB,caching" counts and limits.
  *
+ *   default            a cache, as SCATTERHEAP_RESOURCE_* variables say
+ *   remapping          any size; free memory is mapped to where it is needed
  *   caching            any size; what is freed is kept by size class, thread and stream
  *   segments           any size; the best fitting free place, split and merged
  *   device             the device's own allocator: slow
@@ -100,7 +102,7 @@ int scatterheap_destroy(scatterheap_resource *resource);
 
 /* The resource that the functions for PyTorch use for this GPU. It is created when it is first asked for, and lives as
  * long as the process. SCATTERHEAP_DEVICE=cpu puts it on the CPU, whatever the number; SCATTERHEAP_COMPOSITION says
- * what it is made of ("caching" if nothing does); SCATTERHEAP_TRACE=FILE writes its calls to FILE (FILE.N for a GPU
+ * what it is made of ("default" if nothing does); SCATTERHEAP_TRACE=FILE writes its calls to FILE (FILE.N for a GPU
  * other than 0). */
 scatterheap_resource *scatterheap_default(int device);
 

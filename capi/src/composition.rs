@@ -29,6 +29,8 @@ pub(crate) enum Adaptor {
 /// What owns memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
+    Default,
+    Remapping,
     Caching,
     Segments,
     Device,
@@ -111,6 +113,8 @@ impl Adaptor {
 impl Base {
     fn read(word: &str) -> Reason<Self> {
         match parts(word) {
+            ("default", None) => Ok(Self::Default),
+            ("remapping", None) => Ok(Self::Remapping),
             ("caching", None) => Ok(Self::Caching),
             ("segments", None) => Ok(Self::Segments),
             ("device", None) => Ok(Self::Device),
@@ -128,7 +132,7 @@ impl Base {
                 })
             }
             _ => Err(format!(
-                "`{word}` at its end is none of the resources caching, segments, device, slab, buddy=SIZE, pool=SIZExCOUNT and arena=SIZE"
+                "`{word}` at its end is none of the resources default, caching, segments, remapping, device, slab, buddy=SIZE, pool=SIZExCOUNT and arena=SIZE"
             )),
         }
     }

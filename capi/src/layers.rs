@@ -7,8 +7,8 @@ use crate::shared_arena::SharedArena;
 use scatterheap_host::Device;
 use scatterheap_host::resource::adaptor::Report;
 use scatterheap_host::resource::{
-    BlockPool, Buddy, Caching, DeviceMemory, Limiting, Logging, MemoryResource, Segments, Slab,
-    Statistics, Tracking, Usage,
+    BlockPool, Buddy, Caching, Configuration, DeviceMemory, Fragmentation, Limiting, Logging,
+    MemoryResource, Remapping, Segments, Slab, Statistics, Tracking, Usage,
 };
 use std::fs::File;
 use std::io::BufWriter;
@@ -63,6 +63,22 @@ impl Layers {
     fn base(base: &Base, device: &Device) -> Result<Self> {
         let memory = || DeviceMemory::new(device);
         Ok(match base {
+            Base::Default => {
+                let caching = Arc::new(Configuration::from_environment()?.build(device)?);
+                let mut layers = Self::of(caching.clone());
+                let see = move |figures: &mut Figures| see_usage(figures, caching.usage());
+                layers.views.push(Box::new(see));
+                layers
+            }
+            Base::Remapping => {
+                let remapping = Arc::new(Remapping::new(device)?);
+                let mut layers = Self::of(remapping.clone());
+                layers.views.push(Box::new(move |figures| {
+                    see_fragmentation(figures, remapping.fragmentation());
+                    figures.waits = remapping.waits();
+                }));
+                layers
+            }
             Base::Caching => {
                 let caching = Arc::new(Caching::of(device));
                 let mut layers = Self::of(caching.clone());
@@ -169,6 +185,8 @@ impl Layers {
         let mut figures = Figures {
             live_blocks: live.blocks,
             live_bytes: live.bytes,
+            // The device's handle is this resource's alone.
+            reserved_bytes: self.memory.device().usage().bytes,
             ..Figures::default()
         };
         for see in &self.views {
@@ -232,7 +250,10 @@ fn see_counts(figures: &mut Figures, statistics: &Statistics<Shared>) {
 }
 
 fn see_segments<U: MemoryResource>(figures: &mut Figures, segments: &Segments<U>) {
-    let found = segments.fragmentation();
+    see_fragmentation(figures, segments.fragmentation());
+}
+
+fn see_fragmentation(figures: &mut Figures, found: Fragmentation) {
     figures.reserved_bytes = found.reserved;
     figures.free_bytes = found.free;
     figures.largest_free_bytes = found.largest_free;

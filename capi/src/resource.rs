@@ -238,6 +238,9 @@ mod tests {
     #[test]
     fn each_composition_hands_out_memory_and_takes_it_back() {
         for composition in [
+            "default",
+            "remapping",
+            "caching,remapping",
             "caching",
             "segments",
             "device",

@@ -86,7 +86,7 @@ fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Def
         Some(composition) => composition.clone(),
         None => variable(COMPOSITION_VARIABLE)
             .as_deref()
-            .unwrap_or("caching")
+            .unwrap_or("default")
             .parse()?,
     };
     let composition = match variable(TRACE_VARIABLE) {

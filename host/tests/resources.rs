@@ -4,8 +4,9 @@
 
 use parking_lot::Mutex;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Caching, DeviceBox, DeviceMemory, DeviceVec, Error, Fallback, GrowableBuffer,
-    Limiting, Logging, MemoryResource, OnFailure, Segments, Slab, Statistics, Tracking,
+    Arena, BlockPool, Caching, Configuration, DeviceBox, DeviceMemory, DeviceVec, DriverPool,
+    Error, Fallback, GrowableBuffer, Limiting, Logging, MemoryResource, OnFailure, Segments, Slab,
+    Statistics, Tracking, Upstream,
 };
 use scatterheap_host::{Device, Stream};
 use scatterheap_trace::csv_format;
@@ -542,4 +543,86 @@ fn a_buffer_grows_and_shrinks_in_place() {
         matches!(refused, Err(Error::OutOfBounds { .. })),
         "{refused:?}"
     );
+}
+
+#[test]
+fn what_is_configured_is_built() {
+    let (device, stream) = cpu();
+    let mut configuration = Configuration::default();
+    for (name, value) in [
+        ("upstream", "segments"),
+        ("limit", "8MiB"),
+        ("segment", "1MiB"),
+        ("largest", "2MiB"),
+    ] {
+        configuration.set(name, value).expect("a good value");
+    }
+    let memory = configuration.build(&device).expect("good settings");
+    let blocks = memory
+        .allocate_batch(8, MIB, 256, &stream)
+        .expect("the limit");
+    let more = memory.allocate(MIB, 256, &stream);
+    assert!(matches!(more, Err(Error::LimitReached { .. })), "{more:?}");
+    for block in blocks {
+        memory
+            .deallocate(block, MIB, 256, &stream)
+            .expect("handed out");
+    }
+    let large = memory
+        .allocate(4 * MIB, 256, &stream)
+        .expect("given back first");
+    memory
+        .deallocate(large, 4 * MIB, 256, &stream)
+        .expect("handed out");
+    // It is larger than what is kept.
+    assert_eq!(memory.usage().kept, 0);
+}
+
+#[test]
+fn a_limit_is_kept_whatever_the_memory_comes_from() {
+    let (device, stream) = cpu();
+    for upstream in Upstream::ALL {
+        let mut configuration = Configuration::default();
+        for (name, value) in [("upstream", upstream.name()), ("limit", "8MiB")] {
+            configuration.set(name, value).expect("a good value");
+        }
+        let memory = configuration.build(&device).expect("good settings");
+        let held = memory.allocate_batch(3, 2 * MIB, 256, &stream);
+        let held = held.expect("below the limit");
+        let more = memory.allocate_batch(2, 2 * MIB, 256, &stream);
+        let error = more.expect_err("above the limit");
+        assert!(error.is_out_of_memory(), "{upstream}: {error}");
+        for block in held {
+            memory
+                .deallocate(block, 2 * MIB, 256, &stream)
+                .expect("handed out");
+        }
+    }
+}
+
+#[test]
+fn a_driver_pool_keeps_its_threshold_and_counts() {
+    let (device, stream) = cpu();
+    let pool = DriverPool::new(&device).expect("a pool");
+    pool.set_release_threshold(8 * MIB).expect("set");
+    let blocks: Vec<_> = (0..8)
+        .map(|_| pool.allocate(4 * MIB, 256, &stream).expect("memory"))
+        .collect();
+    for block in blocks {
+        pool.deallocate(block, 4 * MIB, 256, &stream)
+            .expect("handed out");
+    }
+    let found = pool.statistics().expect("numbers");
+    assert_eq!((found.used, found.used_high), (0, 32 * MIB));
+    assert_eq!(
+        (found.reserved, found.release_threshold),
+        (8 * MIB, 8 * MIB)
+    );
+    assert!(found.reserved_high >= 32 * MIB);
+    pool.reset_highs().expect("reset");
+    pool.trim_to(2 * MIB).expect("trimmed");
+    let found = pool.statistics().expect("numbers");
+    assert_eq!((found.reserved, found.used_high), (2 * MIB, 0));
+    assert_eq!(pool.trim().expect("trimmed"), 2 * MIB);
+    assert!(DriverPool::with_most(&device, u64::MAX).is_err());
 }

@@ -25,7 +25,7 @@ WARM_UP = 5
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--allocator", choices=ALLOCATORS, help="train with this one only, and print JSON")
-    parser.add_argument("--composition", default="caching", help="what scatterheap is made of [%(default)s]")
+    parser.add_argument("--composition", default="default", help="what scatterheap is made of [%(default)s]")
     parser.add_argument("--steps", type=int, default=60, help="training steps [%(default)s]")
     parser.add_argument("--layers", type=int, default=4, help="layers of the model [%(default)s]")
     parser.add_argument("--width", type=int, default=256, help="width of the model [%(default)s]")

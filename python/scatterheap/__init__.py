@@ -13,6 +13,8 @@ from the outermost on, and a resource at the end, such as ``"statistics,limit=8G
 ===============================  =============================================================
 resource                         hands out
 ===============================  =============================================================
+``default``                      what ``SCATTERHEAP_RESOURCE_*`` variables say: a cache of ``remapping``
+``remapping``                    any size; free memory is mapped to where it is needed
 ``caching``                      any size; keeps what is freed by size class, thread and stream
 ``segments``                     any size, at the best fitting free place
 ``device``                       what the device's own allocator gives: slow

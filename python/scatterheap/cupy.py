@@ -63,7 +63,7 @@ class Allocator:
         return sum(resource.trim() for resource in list(self._resources.values()))
 
 
-def use(composition="caching"):
+def use(composition="default"):
     """Lets CuPy allocate from resources of this composition; the allocator."""
     import cupy
 

@@ -20,7 +20,7 @@ _used = None
 
 
 def use(composition=None, trace=None):
-    """Lets PyTorch allocate from default resources of this ``composition``, ``"caching"`` if none is given. With
+    """Lets PyTorch allocate from default resources of this ``composition``, ``"default"`` if none is given. With
     ``trace`` every call is written to that file. Must be called before PyTorch allocates on a GPU."""
     global _used
     import torch
@@ -30,7 +30,7 @@ def use(composition=None, trace=None):
     if trace is not None:
         if "," in str(trace):
             raise Error(f"a trace was to be written to {trace}, whose name has a comma: use another name")
-        composition = f"trace={trace},{composition or 'caching'}"
+        composition = f"trace={trace},{composition or 'default'}"
     if composition is not None:
         configure_default(composition)
     _used = _install(torch)

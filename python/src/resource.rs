@@ -70,7 +70,7 @@ fn pointer(address: u64) -> capi::Result<DevicePointer> {
 #[pymethods]
 impl Resource {
     #[new]
-    #[pyo3(signature = (device = "auto", composition = "caching"))]
+    #[pyo3(signature = (device = "auto", composition = "default"))]
     fn new(py: Python<'_>, device: &str, composition: &str) -> PyResult<Self> {
         let made = py.detach(|| capi::Resource::new(device, composition));
         Ok(Self::of(made.map_err(|error| exception(py, &error))?))

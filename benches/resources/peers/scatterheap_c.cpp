@@ -15,10 +15,8 @@ struct Peer {
 #ifdef WITHOUT_CUDA
         setenv("SCATTERHEAP_DEVICE", "cpu", 1);
 #endif
-        std::string composition = "caching";
         // The limit is on what is taken from the device, as for the others.
-        if (capacity > 0) composition += ",segments,limit=" + std::to_string(capacity) + "B,device";
-        require(scatterheap_configure_default(composition.c_str()) == 0);
+        if (capacity > 0) setenv("SCATTERHEAP_RESOURCE_LIMIT", (std::to_string(capacity) + "B").c_str(), 1);
         resource = scatterheap_default(0);
         require(resource != nullptr);
     }

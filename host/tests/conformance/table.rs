@@ -2,8 +2,8 @@
 
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Buddy, Caching, DeviceMemory, Fallback, Limiting, Logging, MemoryResource,
-    OnFailure, Segments, Slab, Statistics, Tracking,
+    Arena, BlockPool, Buddy, Caching, DeviceMemory, DriverPool, Fallback, Limiting, Logging,
+    MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Waiting,
 };
 use std::sync::Arc;
 
@@ -69,6 +69,15 @@ fn resources() -> Vec<Subject> {
             |upstream| upstream,
         ),
         subject(
+            "DriverPool",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let pool = DriverPool::new(upstream.device()).expect("a pool");
+                Arc::new(Limiting::new(pool, UPSTREAM))
+            },
+        ),
+        subject(
             "BlockPool",
             (12 * KIB, 4 * KIB),
             (192 * 12 * KIB, 12 * KIB),
@@ -103,6 +112,33 @@ fn resources() -> Vec<Subject> {
             (8 * MIB, 4 * MIB),
             (24 * MIB, 64 * KIB),
             |upstream| Arc::new(Segments::new(upstream)),
+        ),
+        subject(
+            "Remapping",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(builder.build().expect("addresses"))
+            },
+        ),
+        subject(
+            "Remapping, small",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).granule(64 * KIB);
+                Arc::new(builder.most(UPSTREAM).build().expect("addresses"))
+            },
+        ),
+        subject(
+            "Caching of Remapping",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(Caching::new(builder.build().expect("addresses")))
+            },
         ),
         subject(
             "Caching",
@@ -146,6 +182,7 @@ fn adaptors() -> Vec<(&'static str, Adaptor)> {
         ("OnFailure", |below| {
             Arc::new(OnFailure::new(below, |_| false))
         }),
+        ("Waiting", |below| Arc::new(Waiting::new(below))),
         ("Fallback", |below| {
             let little = Limiting::new(DeviceMemory::new(below.device()), 64 * KIB);
             let little = Segments::with_segments_of(little, 64 * KIB);

@@ -8,6 +8,7 @@
 //! reset, released or destroyed before, so only a new process helps.
 
 mod context;
+mod pool;
 mod stream;
 mod virtual_memory;
 
@@ -178,6 +179,33 @@ impl Cuda {
         format!("cuda:{}", self.ordinal)
     }
 
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Lets this GPU's kernels access the memory that `owner` allocates.
+    pub fn enable_peer_access(&self, owner: &Self) -> Result<()> {
+        let mut can = 0;
+        // SAFETY: writes the answer to the variable.
+        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, owner.device) }
+            .result()
+            .map_err(failed("ask whether devices can access each other"))?;
+        if can == 0 {
+            return Err(Error::NoPeerAccess {
+                device: self.label(),
+                owner: owner.label(),
+            });
+        }
+        self.enter()?;
+        // Acquire: pairs with `recover`.
+        let context = owner.context.load(Ordering::Acquire);
+        // SAFETY: the context is retained until the device is dropped.
+        match unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result() {
+            Ok(()) | Err(DriverError(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => Ok(()),
+            Err(error) => Err(self.judge("let devices access each other", error)),
+        }
+    }
+
     pub fn name(&self) -> String {
         self.name.clone()
     }
@@ -245,13 +273,18 @@ impl Cuda {
         })
     }
 
+    /// The error of a request that the driver has no memory for.
+    fn out_of_memory(&self, asked: u64) -> Error {
+        let free = self.memory_info().map_or(0, |memory| memory.free);
+        Error::OutOfMemory { asked, free }
+    }
+
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        let free = self.memory_info()?.free;
         self.enter()?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the memory is released by `release`.
         unsafe { result::malloc_sync(length) }.map_err(|error| match error.0 {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
             _ => self.judge("allocate memory", error),
         })
     }

@@ -9,6 +9,7 @@ mod logging;
 mod on_failure;
 mod statistics;
 mod tracking;
+mod waiting;
 
 pub use fallback::Fallback;
 pub use limiting::Limiting;
@@ -16,3 +17,4 @@ pub use logging::Logging;
 pub use on_failure::OnFailure;
 pub use statistics::{Counts, Statistics};
 pub use tracking::{Allocation, Report, Tracking};
+pub use waiting::{Waiter, Waiting};
