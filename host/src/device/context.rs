@@ -43,12 +43,6 @@ impl Device {
     /// Whether an address of a program with several devices is in the memory of this one. Of the CPU all are.
     #[must_use]
     pub fn holds(&self, address: u64) -> bool {
-        #[cfg(not(feature = "cuda"))]
-        let _ = address;
-        match &*self.0 {
-            Kind::Cpu(_) => true,
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(cuda) => cuda.holds(address),
-        }
+        either!(self, device => device.holds(address))
     }
 }

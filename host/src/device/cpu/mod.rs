@@ -178,6 +178,10 @@ impl Cpu {
         Ok(())
     }
 
+    pub fn holds(&self, _address: u64) -> bool {
+        true
+    }
+
     pub fn is_lost(&self) -> bool {
         false
     }
