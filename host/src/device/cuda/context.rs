@@ -102,4 +102,25 @@ mod tests {
         // Nothing changed, so nothing was noted and no driver was asked, which there may not be.
         assert!(KEPT.get().before.is_none());
     }
+
+    #[test]
+    fn a_thread_has_its_context_again() {
+        let Ok(cuda) = Cuda::open(0, &[]) else {
+            println!("skipped: contexts that are kept on a GPU (no GPU found)");
+            return;
+        };
+        let current = || result::ctx::get_current().expect("the driver says");
+        let thread = std::thread::spawn(move || {
+            assert_eq!(current(), None);
+            begin_to_keep();
+            cuda.memory_info().expect("it has memory");
+            assert!(current().is_some());
+            end_to_keep();
+            assert_eq!(current(), None);
+            // Without a keeper the context stays.
+            cuda.memory_info().expect("it has memory");
+            assert!(current().is_some());
+        });
+        thread.join().expect("all as expected");
+    }
 }
