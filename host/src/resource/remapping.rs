@@ -31,9 +31,13 @@ const GRANULE: u64 = 2 << 20;
 /// Addresses for each byte of memory: one for its home, the others for stitched blocks.
 const SPREAD: u64 = 16;
 /// The share of the most that was handed out that is got beyond it rather than stitched: one over this.
-const SPARE_SHARE: u64 = 32;
-/// That is at least one over this of all memory.
+const SPARE_SHARE: u64 = 256;
+/// The same for blocks of a granule and more, which are costly to stitch: of the most that was handed out,
+/// or of all memory if that is more.
+const LARGE_SPARE_SHARE: u64 = 32;
 const LITTLE_SHARE: u64 = 64;
+/// Blocks below a granule over this are not stitched as long as there is more memory.
+const SMALL_SHARE: u64 = 16;
 /// Stitched blocks that are freed and whose addresses are not taken away yet.
 const MOST_STALE: usize = 64;
 
@@ -269,7 +273,11 @@ impl Remapping {
         may_grow: bool,
     ) -> Result<Option<u64>> {
         let most = state.peak_used.max(state.used + size);
-        let spare = (most / SPARE_SHARE).max(self.most / LITTLE_SHARE);
+        let spare = if size < self.granule {
+            most / SPARE_SHARE
+        } else {
+            (most / LARGE_SPARE_SHARE).max(self.most / LITTLE_SHARE)
+        };
         let ample = (most + spare).next_multiple_of(self.granule);
         let needed = self.needed(state, size, alignment);
         if state.pieces.reserved() + needed <= ample {
@@ -280,8 +288,7 @@ impl Remapping {
                 return state.pieces.take(size, alignment, stream);
             }
         }
-        // What is smaller than a granule is not worth it while there is more memory.
-        if size >= self.granule
+        if size >= self.granule / SMALL_SHARE
             && let Some(block) = self.stitch(state, (size, alignment), stream)?
         {
             return Ok(Some(block));

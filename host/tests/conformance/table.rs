@@ -2,8 +2,9 @@
 
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Buddy, Caching, DeviceMemory, DriverPool, Fallback, Limiting, Logging,
-    MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Waiting,
+    Arena, BlockPool, Buddy, BySize, Caching, Configuration, DeviceMemory, DriverPool, Fallback,
+    Limiting, Logging, MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking,
+    Waiting,
 };
 use std::sync::Arc;
 
@@ -129,6 +130,27 @@ fn resources() -> Vec<Subject> {
             |upstream| {
                 let builder = Remapping::builder(upstream.device()).granule(64 * KIB);
                 Arc::new(builder.most(UPSTREAM).build().expect("addresses"))
+            },
+        ),
+        subject(
+            "BySize",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                let large = Arc::new(builder.build().expect("addresses"));
+                let small = Segments::with_segments_of(large.clone(), MIB);
+                Arc::new(BySize::new(32 * KIB, small, large).expect("the same device"))
+            },
+        ),
+        subject(
+            "Configured",
+            (8 * MIB, 2 * MIB),
+            (20 * MIB, 64 * KIB),
+            |upstream| {
+                let mut configuration = Configuration::default();
+                configuration.set("limit", "24MiB").expect("a good value");
+                Arc::new(configuration.build(upstream.device()).expect("memory"))
             },
         ),
         subject(
