@@ -644,7 +644,7 @@ fn a_cache_gives_way_before_more_memory_is_taken() {
     hold(200 << 10, 300);
     let before = device.usage().peak_bytes;
     for bytes in (300 << 10..1000 << 10).step_by(50 << 10) {
-        hold(bytes, (50 << 20) / bytes as usize);
+        hold(bytes, usize::try_from(50 * MIB / bytes).expect("few"));
     }
     let after = device.usage().peak_bytes;
     assert!(after < before + before / 10, "{before} became {after}");

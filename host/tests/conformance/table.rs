@@ -115,6 +115,36 @@ fn resources() -> Vec<Subject> {
             |upstream| Arc::new(Segments::new(upstream)),
         ),
         subject(
+            "Caching",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| Arc::new(Caching::new(upstream)),
+        ),
+        subject(
+            "Caching of Segments",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| Arc::new(Caching::new(Segments::with_segments_of(upstream, 2 * MIB))),
+        ),
+        subject(
+            "Caching, small",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let upstream = Segments::with_segments_of(upstream, 2 * MIB);
+                let builder = Caching::builder(upstream)
+                    .largest(MIB)
+                    .bytes_per_thread(64 * KIB);
+                Arc::new(builder.build().expect("good settings"))
+            },
+        ),
+    ]
+}
+
+/// Those whose memory is mapped where it is needed.
+fn remapping_resources() -> Vec<Subject> {
+    vec![
+        subject(
             "Remapping",
             (8 * MIB, 4 * MIB),
             (24 * MIB, 64 * KIB),
@@ -162,31 +192,13 @@ fn resources() -> Vec<Subject> {
                 Arc::new(Caching::new(builder.build().expect("addresses")))
             },
         ),
-        subject(
-            "Caching",
-            (8 * MIB, 4 * MIB),
-            (24 * MIB, 64 * KIB),
-            |upstream| Arc::new(Caching::new(upstream)),
-        ),
-        subject(
-            "Caching of Segments",
-            (8 * MIB, 2 * MIB),
-            (22 * MIB, 64 * KIB),
-            |upstream| Arc::new(Caching::new(Segments::with_segments_of(upstream, 2 * MIB))),
-        ),
-        subject(
-            "Caching, small",
-            (8 * MIB, 2 * MIB),
-            (22 * MIB, 64 * KIB),
-            |upstream| {
-                let upstream = Segments::with_segments_of(upstream, 2 * MIB);
-                let builder = Caching::builder(upstream)
-                    .largest(MIB)
-                    .bytes_per_thread(64 * KIB);
-                Arc::new(builder.build().expect("good settings"))
-            },
-        ),
     ]
+}
+
+fn all_resources() -> Vec<Subject> {
+    let mut all = resources();
+    all.extend(remapping_resources());
+    all
 }
 
 type Adaptor = fn(Resource) -> Resource;
@@ -215,9 +227,9 @@ fn adaptors() -> Vec<(&'static str, Adaptor)> {
 
 /// All resources, and every adaptor around three of them.
 pub fn subjects() -> Vec<Subject> {
-    let mut subjects = resources();
+    let mut subjects = all_resources();
     for (name, adaptor) in adaptors() {
-        for below in resources() {
+        for below in all_resources() {
             if !["Buddy", "Segments", "Caching of Segments"].contains(&below.name.as_str()) {
                 continue;
             }
