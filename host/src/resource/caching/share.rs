@@ -75,6 +75,9 @@ impl<U: MemoryResource> Caching<U> {
     pub(super) fn make_way(&self) -> Result<bool> {
         let _alone = self.moving.write();
         let kept = self.kept();
+        if kept.iter().all(|bytes| *bytes == 0) {
+            return Ok(false);
+        }
         let memory = self.upstream.memory()?;
         let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();
