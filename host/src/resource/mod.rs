@@ -62,8 +62,6 @@ mod remapping;
 mod request;
 mod segments;
 mod slab;
-mod spaces;
-mod stitching;
 
 pub use adaptor::{BySize, Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};
