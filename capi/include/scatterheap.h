@@ -71,8 +71,8 @@ const char *scatterheap_last_error(void);
 int scatterheap_gpu_count(void);
 
 /* Creates a resource. `device` is "auto" (a GPU if there is one, else the CPU), "cpu" or "cuda:N". `composition` is
- * adaptors from the outermost on, if any, and a resource at the end, between commas: "caching" is the usual one,
- * "statistics,limit=8GiB,caching" counts and limits.
+ * adaptors from the outermost on, if any, and a resource at the end, between commas: "default" is the usual one,
+ * "statistics,limit=8GiB,default" counts and limits.
  *
  *   default            a cache, as SCATTERHEAP_RESOURCE_* variables say
  *   remapping          any size; free memory is mapped to where it is needed

@@ -80,7 +80,7 @@ impl Layers {
                 layers
             }
             Base::Caching => {
-                let caching = Arc::new(Caching::of(device));
+                let caching = Arc::new(Caching::new(Segments::new(memory())));
                 let mut layers = Self::of(caching.clone());
                 let (cache, below) = (caching.clone(), caching.clone());
                 layers.views.push(Box::new(move |figures| {

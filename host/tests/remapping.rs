@@ -6,10 +6,13 @@
 mod content;
 #[path = "conformance/devices.rs"]
 mod devices;
+#[path = "conformance/kernel.rs"]
+mod kernel;
 #[path = "conformance/random.rs"]
 mod random;
 
 use content::{fill, is_intact};
+use kernel::slow_write;
 use random::Random;
 use scatterheap_host::resource::{DevicePointer, Error, MemoryResource, Remapping};
 use scatterheap_host::{Device, Stream};
@@ -60,6 +63,51 @@ fn alternate_granules_are_half_of_the_memory() {
         assert_eq!(device.usage().bytes, half);
         drop(memory);
         assert_eq!(device.usage().bytes, 0);
+    }
+}
+
+/// Parts are freed on a stream whose kernel still writes to them, and put together for another stream. The first
+/// must not write last.
+#[test]
+fn a_stitched_block_waits_for_the_work_on_its_parts() {
+    for device in devices::devices() {
+        let (memory, slow) = remapping(&device, 32 * MIB);
+        let fast = Stream::new(&device).expect("a stream");
+        let granule = memory.granule();
+        let blocks: Vec<_> = (0..memory.most() / granule)
+            .map(|_| memory.allocate(granule, 256, &slow).expect("memory"))
+            .collect();
+        for block in blocks.iter().step_by(2) {
+            slow_write(&slow, *block, 256, 77, 5_000_000);
+            memory
+                .deallocate(*block, granule, 256, &slow)
+                .expect("handed out");
+        }
+        let half = memory.most() / 2;
+        let large = memory.allocate(half, 256, &fast).expect("half is free");
+        let parts = (0..half / granule).map(|index| large.address() + index * granule);
+        let parts: Vec<_> = parts.filter_map(DevicePointer::new).collect();
+        for part in &parts {
+            slow_write(&fast, *part, 256, 5, 0);
+        }
+        device.synchronize().expect("no fault");
+        for part in &parts {
+            // SAFETY: the block is handed out, and has this part.
+            let part = unsafe { device.adopt(part.address(), granule) };
+            assert_eq!(part.read::<u32>(0, 256).expect("within"), [5; 256]);
+        }
+        // Freed while its kernel runs, and taken apart again.
+        slow_write(&fast, large, 256, 6, 5_000_000);
+        memory
+            .deallocate(large, half, 256, &fast)
+            .expect("handed out");
+        let again = memory.allocate(granule, 256, &slow).expect("memory");
+        slow_write(&slow, again, 256, 7, 0);
+        assert!(memory.trim().expect("trimmed") > 0);
+        device.synchronize().expect("no fault");
+        // SAFETY: the block is handed out.
+        let again = unsafe { device.adopt(again.address(), granule) };
+        assert_eq!(again.read::<u32>(0, 256).expect("within"), [7; 256]);
     }
 }
 

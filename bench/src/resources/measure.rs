@@ -192,3 +192,56 @@ fn figures(found: &[Found], peak: u64, live: u64, allocations: u64) -> Vec<Figur
     }
     figures
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{scenarios, subjects};
+    use super::*;
+
+    fn figures_of(scenario: &Scenario, threads: usize) -> Vec<Figure> {
+        let device = Device::cpu();
+        let subjects = subjects(&device);
+        let default = subjects.first().expect("there are some");
+        assert_eq!(default.name, "scatterheap");
+        measure(&device, default, scenario, threads).expect("no failure but for memory")
+    }
+
+    fn find(figures: &[Figure], metric: &str) -> Option<f64> {
+        let found = figures.iter().find(|figure| figure.metric == metric);
+        found.map(|figure| figure.value)
+    }
+
+    /// 10^6 operations on blocks of random sizes: no more than a tenth is lost.
+    #[test]
+    fn the_default_holds_little_more_than_is_live() {
+        let mut all = scenarios(1, false).into_iter();
+        let mut variable = all.find(|one| one.name == "variable").expect("there");
+        variable.rounds = 1;
+        assert!(variable.operations.len() >= 1_000_000);
+        let figures = figures_of(&variable, 1);
+        let ratio = find(&figures, "reserved_over_live").expect("measured");
+        assert!((1.0..=1.10).contains(&ratio), "{ratio}");
+        assert_eq!(find(&figures, "failures"), None);
+    }
+
+    /// 95 % of the memory are in use all the time.
+    #[test]
+    fn the_default_does_not_fail_while_a_twentieth_is_free() {
+        let mut all = scenarios(1, false).into_iter();
+        let mut pressure = all.find(|one| one.name == "pressure").expect("there");
+        pressure.rounds = 1;
+        let figures = figures_of(&pressure, 1);
+        assert_eq!(find(&figures, "failures"), None);
+        let ratio = find(&figures, "reserved_over_live").expect("measured");
+        assert!((1.0..=1.06).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn what_is_kept_is_hit_without_a_call_of_the_driver() {
+        let mut all = scenarios(1, true).into_iter();
+        let same_size = all.next().expect("there");
+        let figures = figures_of(&same_size, 2);
+        assert_eq!(find(&figures, "hit_rate"), Some(1.0));
+        assert!(find(&figures, "ns_per_pair").expect("measured") > 0.0);
+    }
+}

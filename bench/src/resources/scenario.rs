@@ -131,28 +131,28 @@ pub fn read(path: &Path) -> Result<Vec<Operation>> {
 }
 
 fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
-    let mut live: Vec<Option<u64>> = Vec::new();
+    let mut slots: Vec<Option<u64>> = Vec::new();
     let mut operations = Vec::new();
     for row in csv::Reader::from_reader(reader).deserialize() {
         let row: Row = row.map_err(|error| error.to_string())?;
-        let line = operations.len() + 2;
+        let number = operations.len() + 2;
         let slot = row.id as usize;
         if slot >= 1 << 24 {
             return Err(format!(
-                "line {line}: the id {slot} is too large: use ids from 0 on, again after a block is freed"
+                "line {number}: the id {slot} is too large: use ids from 0 on, again after a block is freed"
             ));
         }
-        if slot >= live.len() {
-            live.resize(slot + 1, None);
+        if slot >= slots.len() {
+            slots.resize(slot + 1, None);
         }
         let was = match row.operation {
-            'a' if row.bytes > 0 => live[slot].replace(row.bytes).is_none(),
-            'f' => live[slot].take() == Some(row.bytes),
+            'a' if row.bytes > 0 => slots[slot].replace(row.bytes).is_none(),
+            'f' => slots[slot].take() == Some(row.bytes),
             _ => false,
         };
         if !was {
             return Err(format!(
-                "line {line}: the operation is not `a` of a free id with at least one byte, or `f` of a live one with its bytes"
+                "line {number}: the operation is not `a` of a free id with at least one byte, or `f` of a live one with its bytes"
             ));
         }
         operations.push(Operation {
@@ -161,7 +161,7 @@ fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
             bytes: row.bytes,
         });
     }
-    match live.iter().flatten().count() {
+    match slots.iter().flatten().count() {
         0 => Ok(operations),
         left => Err(format!(
             "{left} blocks are live after the last line: free them there"

@@ -39,11 +39,11 @@ impl Subject {
     }
 }
 
-fn made(resource: impl MemoryResource + 'static) -> Result<Made> {
-    Ok(Made {
+fn made(resource: impl MemoryResource + 'static) -> Made {
+    Made {
         resource: Arc::new(resource),
         reserved: None,
-    })
+    }
 }
 
 fn memory(device: &Device, limit: u64) -> Limiting<DeviceMemory> {
@@ -63,7 +63,7 @@ fn default(device: &Device, limit: u64) -> Result<Made> {
     if limit < u64::MAX {
         configuration.set("limit", &limit.to_string())?;
     }
-    made(configuration.build(device)?)
+    Ok(made(configuration.build(device)?))
 }
 
 fn pool(device: &Device, limit: u64) -> Result<Made> {
@@ -98,36 +98,35 @@ pub fn subjects(device: &Device) -> Vec<Subject> {
             default(device, limit)
         }),
         subject("caching_segments", any, |device, limit, _| {
-            made(Caching::new(Segments::new(memory(device, limit))))
+            Ok(made(Caching::new(Segments::new(memory(device, limit)))))
         }),
         subject("remapping", any, |device, limit, _| {
-            made(remapping(device, limit)?)
+            Ok(made(remapping(device, limit)?))
         }),
         subject("segments", any, |device, limit, _| {
-            made(Segments::new(memory(device, limit)))
+            Ok(made(Segments::new(memory(device, limit))))
         }),
         subject(
             "buddy",
             |scenario| scenario.capacity == 0,
-            |device, _, room| made(Buddy::new(DeviceMemory::new(device), room)?),
+            |device, _, room| Ok(made(Buddy::new(DeviceMemory::new(device), room)?)),
         ),
         subject(
             "slab",
             |scenario| scenario.name == "same_size",
-            |device, limit, _| made(Slab::new(memory(device, limit))),
+            |device, limit, _| Ok(made(Slab::new(memory(device, limit)))),
         ),
         subject("block_pool", one_size, |device, limit, room| {
-            let block = MIB.min(room);
-            made(BlockPool::new(
-                memory(device, limit),
-                block,
-                (room / block).max(KIB),
-            )?)
+            let (block, memory) = (MIB.min(room), memory(device, limit));
+            let count = (room / block).max(KIB);
+            Ok(made(BlockPool::new(memory, block, count)?))
         }),
         subject("arena", one_size, |device, _, room| {
-            made(Arena::new(device, room)?)
+            Ok(made(Arena::new(device, room)?))
         }),
         subject(pooled, any, |device, limit, _| pool(device, limit)),
-        subject(plain, any, |device, limit, _| made(memory(device, limit))),
+        subject(plain, any, |device, limit, _| {
+            Ok(made(memory(device, limit)))
+        }),
     ]
 }

@@ -151,7 +151,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As for [`cuda`](Self::cuda), where a GPU is asked for.
+    /// If a GPU is asked for, and there is no driver or no such device, it refuses the PTX, or the
+    /// feature `cuda` is not there.
     pub fn open(selector: &Selector, sources: &[KernelSource]) -> Result<Self> {
         match selector {
             Selector::Cpu { threads: None } => Ok(Self::cpu()),

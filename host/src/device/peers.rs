@@ -1,7 +1,9 @@
 //! Devices that may access each other's memory.
 
 use super::{Device, Kind};
-use crate::error::{Error, Result};
+#[cfg(feature = "cuda")]
+use crate::error::Error;
+use crate::error::Result;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The numbers of other GPUs whose kernels may access what is mapped on a device.
@@ -13,6 +15,7 @@ impl Peers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(feature = "cuda")]
     fn add(&self, ordinal: u32) {
         let mut peers = self.lock();
         if !peers.contains(&ordinal) {

@@ -24,12 +24,17 @@ pub(crate) struct Pool {
 }
 
 /// Makes a pool of a GPU with `most` bytes at most, or no limit for 0; nothing on a CPU.
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(
+        unused_variables,
+        clippy::unnecessary_wraps,
+        reason = "no GPU, no pool"
+    )
+)]
 pub(crate) fn create(device: &Device, most: u64) -> Result<Option<Pool>> {
     let handle: Option<u64> = match &device.0.kind {
-        Kind::Cpu(_) => {
-            let _no_limit = most;
-            None
-        }
+        Kind::Cpu(_) => None,
         #[cfg(feature = "cuda")]
         Kind::Cuda(cuda) => Some(cuda.create_pool(most)?),
     };

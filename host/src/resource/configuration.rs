@@ -5,16 +5,22 @@
 //! silently without effect.
 
 use super::{
-    Caching, DeviceMemory, DriverPool, Error, Limiting, MAX_BYTES, MemoryResource, Remapping,
-    RemappingBuilder, Result, Segments,
+    BySize, Caching, DeviceMemory, DriverPool, Error, Limiting, MAX_BYTES, MemoryResource,
+    Remapping, RemappingBuilder, Result, Segments,
 };
 use crate::device::Device;
 use crate::size::Bytes;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::sync::Arc;
 
 /// What all variables begin with.
 const PREFIX: &str = "SCATTERHEAP_RESOURCE_";
+
+/// Blocks of at most so many bytes lie apart from larger ones.
+const MOST_SMALL: u64 = 128 << 10;
+/// Bytes of their segments, which are aligned to as many.
+const SMALL_SEGMENT: u64 = 2 << 20;
 
 /// The resource of a [`Configuration`]: a cache of whatever was chosen.
 pub type Configured = Caching<Box<dyn MemoryResource>>;
@@ -22,7 +28,7 @@ pub type Configured = Caching<Box<dyn MemoryResource>>;
 /// Where a cache gets its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Upstream {
-    /// A [`Remapping`] of the device's memory.
+    /// A [`Remapping`] of the device's memory, with small blocks apart ([`BySize`]).
     #[default]
     Remapping,
     /// [`Segments`] of the device's memory.
@@ -188,7 +194,10 @@ impl Configuration {
             Upstream::Remapping => {
                 let builder = Remapping::builder(device);
                 let builder = self.limit.into_iter().fold(builder, RemappingBuilder::most);
-                Box::new(builder.build()?)
+                let large = Arc::new(builder.build()?);
+                let segment = self.segment.unwrap_or(SMALL_SEGMENT);
+                let small = Segments::with_segments_of(large.clone(), segment);
+                Box::new(BySize::new(MOST_SMALL, small, large)?)
             }
             Upstream::Segments => match self.segment {
                 None => Box::new(Segments::new(limited())),
@@ -202,6 +211,16 @@ impl Configuration {
             }
             Upstream::Device => Box::new(limited()),
         })
+    }
+}
+
+impl Configured {
+    /// The usual one, whatever the environment says. Where addresses and memory cannot be had apart it
+    /// is one of [`Segments`].
+    #[must_use]
+    pub fn of(device: &Device) -> Self {
+        let usual = Configuration::default().build(device);
+        usual.unwrap_or_else(|_| Self::new(Box::new(Segments::new(DeviceMemory::new(device)))))
     }
 }
 

@@ -136,7 +136,10 @@ impl DriverPool {
     pub fn trim_to(&self, keep: u64) -> Result<()> {
         match &self.backing {
             Backing::Driver(pool) => Ok(pool.trim_to(keep)?),
-            Backing::Emulated(emulated) => emulated.memory.trim_to(keep).map(|_| ()),
+            Backing::Emulated(emulated) => {
+                emulated.memory.trim_to(keep)?;
+                Ok(())
+            }
         }
     }
 
@@ -187,8 +190,11 @@ impl DriverPool {
 
     fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
         match &self.backing {
-            // SAFETY: the ledger says that it is handed out, once.
-            Backing::Driver(pool) => Ok(unsafe { pool.free(address, stream)? }),
+            Backing::Driver(pool) => {
+                // SAFETY: the ledger says that it is handed out, once.
+                unsafe { pool.free(address, stream) }?;
+                Ok(())
+            }
             Backing::Emulated(emulated) => emulated.give_back(address, stream),
         }
     }

@@ -26,6 +26,7 @@
 //! | [`Logging`] | every call, as CSV |
 //! | [`OnFailure`] | asks what to do when memory is out |
 //! | [`Waiting`] | a future for an allocation, which waits while memory is out |
+//! | [`BySize`] | one resource for small blocks and another for large ones |
 //! | [`Fallback`] | a second resource for what the first has no room for |
 //!
 //! A [`PerDevice`] set has one for each of several devices. A [`Configuration`] makes the one that a user gets by default, as variables of the environment
@@ -61,10 +62,8 @@ mod remapping;
 mod request;
 mod segments;
 mod slab;
-mod spaces;
-mod stitching;
 
-pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
+pub use adaptor::{BySize, Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};
 pub use block_pool::BlockPool;
 pub use buddy::Buddy;

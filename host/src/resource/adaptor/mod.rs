@@ -3,6 +3,7 @@
 //! An adaptor owns the resource below it, or shares it as an `Arc`. Wrong use is refused by the
 //! resource that owns the memory, and counted by none of them.
 
+mod by_size;
 mod fallback;
 mod limiting;
 mod logging;
@@ -11,6 +12,7 @@ mod statistics;
 mod tracking;
 mod waiting;
 
+pub use by_size::BySize;
 pub use fallback::Fallback;
 pub use limiting::Limiting;
 pub use logging::Logging;

@@ -35,7 +35,7 @@ pub struct Waiting<U> {
     /// Blocks that are handed out, or are being allocated or deallocated now.
     busy: AtomicU64,
     /// As many as there are in the list, for those who look without its lock.
-    waiting: AtomicU64,
+    in_list: AtomicU64,
     list: Mutex<List>,
     /// Held by who waits and tries to allocate, so that none fails because of what another one tries.
     attempting: Mutex<()>,
@@ -55,7 +55,7 @@ impl<U: MemoryResource> Waiting<U> {
         Self {
             upstream,
             busy: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
+            in_list: AtomicU64::new(0),
             list: Mutex::default(),
             attempting: Mutex::new(()),
         }
@@ -70,7 +70,7 @@ impl<U: MemoryResource> Waiting<U> {
     #[must_use]
     pub fn waiting(&self) -> u64 {
         // Relaxed: a number of no moment in particular.
-        self.waiting.load(Ordering::Relaxed)
+        self.in_list.load(Ordering::Relaxed)
     }
 
     /// Allocates as [`allocate`](MemoryResource::allocate) does, but waits while memory is out and
@@ -100,7 +100,7 @@ impl<U: MemoryResource> Waiting<U> {
         // look sees the place, or the attempt sees what was given back.
         fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.in_list.load(Ordering::Relaxed) > 0 {
             self.wake_all();
         }
     }
@@ -123,7 +123,7 @@ impl<U: MemoryResource> Waiting<U> {
         });
         list.wakers.insert(place, waker.clone());
         // Relaxed: ordered by the fence in `poll`.
-        self.waiting
+        self.in_list
             .store(list.wakers.len() as u64, Ordering::Relaxed);
         place
     }
@@ -132,7 +132,7 @@ impl<U: MemoryResource> Waiting<U> {
         let mut list = self.list.lock();
         list.wakers.remove(&place);
         // Relaxed: who reads a number that is too high only looks in vain.
-        self.waiting
+        self.in_list
             .store(list.wakers.len() as u64, Ordering::Relaxed);
     }
 }

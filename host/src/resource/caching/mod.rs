@@ -24,9 +24,7 @@ pub use builder::CachingBuilder;
 
 use super::ledger::Ledger;
 use super::request::{check, check_stream};
-use super::{
-    DEFAULT_ALIGNMENT, DeviceMemory, DevicePointer, Error, Live, MemoryResource, Result, Segments,
-};
+use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 use classes::{bytes_of, class_of};
 use parking_lot::{Mutex, RwLock};
@@ -91,14 +89,6 @@ pub struct Usage {
     pub kept: u64,
     /// How often a stream was made to wait for another one, to get what that had freed.
     pub waits: u64,
-}
-
-impl Caching<Segments<DeviceMemory>> {
-    /// The usual one: keeps what it gets from [`Segments`] of the device's memory.
-    #[must_use]
-    pub fn of(device: &Device) -> Self {
-        Self::new(Segments::new(DeviceMemory::new(device)))
-    }
 }
 
 impl<U: MemoryResource> Caching<U> {

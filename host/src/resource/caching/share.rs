@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The share of what the upstream handed out that may be kept when it needs more: one over this.
 const SPARE_SHARE: u64 = 64;
+/// As much may be kept in any case, so that threads that begin do not take from others what these are about
+/// to use.
+const LEAST_SHARE: u64 = 32 << 20;
 /// Blocks of at least this many bytes are costly to put together. Of them so much may be kept as is
 /// little for the device: one over this of its memory.
 const LARGE: u64 = 2 << 20;
@@ -72,6 +75,9 @@ impl<U: MemoryResource> Caching<U> {
     pub(super) fn make_way(&self) -> Result<bool> {
         let _alone = self.moving.write();
         let kept = self.kept();
+        if kept.iter().all(|bytes| *bytes == 0) {
+            return Ok(false);
+        }
         let memory = self.upstream.memory()?;
         let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();
@@ -79,7 +85,7 @@ impl<U: MemoryResource> Caching<U> {
         } else {
             self.bytes_per_thread.restore();
             // Relaxed: as in `request`.
-            let share = self.held.load(Ordering::Relaxed) / SPARE_SHARE;
+            let share = (self.held.load(Ordering::Relaxed) / SPARE_SHARE).max(LEAST_SHARE);
             let (small, large) = kept.split_at(class_of(LARGE).min(kept.len()));
             let mut drained = self.drain_classes(beyond(small, 0, share));
             let share = share.max(memory.total / LARGE_SHARE);

@@ -3,7 +3,7 @@
 //! Physical memory has its *home*: a range of addresses at which it is mapped from when it is got until it
 //! is given back. As in [`Segments`](super::Segments), it lies there in pieces that are split and merged,
 //! and the best fitting free one is taken. But if none fits, a block is *stitched*: free parts that lie
-//! apart are mapped a second time, side by side at addresses of the block's own (`resource/stitching.rs`).
+//! apart are mapped a second time, side by side at addresses of the block's own (`stitching.rs`).
 //! When it is freed its parts are free again where they have their home. So a request does not fail while
 //! enough is free in total; blocks that are handed out stay where they are, and nothing is copied.
 //!
@@ -15,25 +15,31 @@
 //! Invariant: the pieces are what is mapped at home, and the parts of stitched blocks are handed out
 //! there.
 
+mod builder;
+mod spaces;
+mod stitching;
+
+pub use builder::RemappingBuilder;
+
 use super::ledger::Ledger;
 use super::pieces::{Fragmentation, Pieces};
 use super::request::{check, check_stream, rounded};
-use super::spaces::Spaces;
-use super::stitching::{Part, Parts};
-use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MAX_BYTES, MemoryResource, Result};
+use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, Event, MemoryInfo, Stream};
 use crate::virtual_memory::{PhysicalMemory, Reservation};
 use parking_lot::Mutex;
+use spaces::Spaces;
 use std::collections::{HashMap, VecDeque};
+use stitching::{Part, Parts};
 
-/// Bytes of a granule, if nothing else is said and the device has none that are larger.
-const GRANULE: u64 = 2 << 20;
-/// Addresses for each byte of memory: one for its home, the others for stitched blocks.
-const SPREAD: u64 = 16;
 /// The share of the most that was handed out that is got beyond it rather than stitched: one over this.
-const SPARE_SHARE: u64 = 32;
-/// That is at least one over this of all memory.
+const SPARE_SHARE: u64 = 256;
+/// The same for blocks of a granule and more, which are costly to stitch: of the most that was handed out,
+/// or of all memory if that is more.
+const LARGE_SPARE_SHARE: u64 = 32;
 const LITTLE_SHARE: u64 = 64;
+/// Blocks below a granule over this are not stitched as long as there is more memory.
+const SMALL_SHARE: u64 = 16;
 /// Stitched blocks that are freed and whose addresses are not taken away yet.
 const MOST_STALE: usize = 64;
 
@@ -109,65 +115,6 @@ struct Stale {
     event: Event,
 }
 
-/// Settings of a [`Remapping`] resource.
-#[derive(Clone, Debug)]
-pub struct RemappingBuilder {
-    device: Device,
-    most: Option<u64>,
-    granule: u64,
-}
-
-impl RemappingBuilder {
-    /// The most bytes of the device that it may have, rounded down to granules: all if nothing is
-    /// said.
-    #[must_use]
-    pub fn most(mut self, bytes: u64) -> Self {
-        self.most = Some(bytes);
-        self
-    }
-
-    /// Bytes of the pieces that physical memory is got and mapped in: 2 MiB if nothing is said. A power of
-    /// two, and at least as much as the device's [granule](Device::granule), or it is made so.
-    #[must_use]
-    pub fn granule(mut self, bytes: u64) -> Self {
-        self.granule = bytes;
-        self
-    }
-
-    /// The resource, which has no memory yet.
-    ///
-    /// # Errors
-    ///
-    /// If there are not enough addresses, or a setting makes no sense.
-    pub fn build(self) -> Result<Remapping> {
-        let granule = self.granule.clamp(1, 1 << 40).next_power_of_two();
-        let granule = granule.max(self.device.granule()?);
-        let total = self.device.memory_info()?.total.next_multiple_of(granule);
-        let most = self.most.unwrap_or(total);
-        let most = most - most % granule;
-        if most == 0 || most > MAX_BYTES {
-            return Err(Error::BadSettings {
-                asked: format!("{most} bytes at most in granules of {granule}"),
-                advice: "use at least one granule, and at most 128 TiB",
-            });
-        }
-        let most = most.min(total);
-        let range = self.device.reserve(most.saturating_mul(SPREAD), granule)?;
-        let mut state = State::default();
-        let home_end = range.address() + most;
-        state.unused.put(range.address(), most);
-        state.rooms.put(home_end, range.bytes() - most);
-        Ok(Remapping {
-            device: self.device,
-            ledger: Ledger::new("a remapping allocator"),
-            granule,
-            most,
-            range,
-            state: Mutex::new(state),
-        })
-    }
-}
-
 impl Remapping {
     /// All memory of a device if need be.
     ///
@@ -181,11 +128,7 @@ impl Remapping {
     /// For other settings.
     #[must_use]
     pub fn builder(device: &Device) -> RemappingBuilder {
-        RemappingBuilder {
-            device: device.clone(),
-            most: None,
-            granule: GRANULE,
-        }
+        RemappingBuilder::new(device)
     }
 
     /// Bytes of the pieces that physical memory is got and mapped in.
@@ -269,7 +212,11 @@ impl Remapping {
         may_grow: bool,
     ) -> Result<Option<u64>> {
         let most = state.peak_used.max(state.used + size);
-        let spare = (most / SPARE_SHARE).max(self.most / LITTLE_SHARE);
+        let spare = if size < self.granule {
+            most / SPARE_SHARE
+        } else {
+            (most / LARGE_SPARE_SHARE).max(self.most / LITTLE_SHARE)
+        };
         let ample = (most + spare).next_multiple_of(self.granule);
         let needed = self.needed(state, size, alignment);
         if state.pieces.reserved() + needed <= ample {
@@ -280,8 +227,7 @@ impl Remapping {
                 return state.pieces.take(size, alignment, stream);
             }
         }
-        // What is smaller than a granule is not worth it while there is more memory.
-        if size >= self.granule
+        if size >= self.granule / SMALL_SHARE
             && let Some(block) = self.stitch(state, (size, alignment), stream)?
         {
             return Ok(Some(block));
