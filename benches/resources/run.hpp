@@ -43,6 +43,8 @@ struct Outcome {
     /// In the round that counts hits.
     uint64_t observed = 0;
     uint64_t hits = 0;
+    /// Whether a whole round was run, with all that is ever live at once.
+    bool was_whole = false;
     std::string error;
 };
 
@@ -106,6 +108,7 @@ class Worker {
                 return false;
             }
         }
+        outcome.was_whole = true;
         return Clock::now() < end;
     }
 
@@ -170,10 +173,12 @@ inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes
     const double live = static_cast<double>(scenario.peak) * threads;
     const bool counts_calls = peer.counts_calls();
     double slowest = 0;
+    bool was_whole = true;
     Outcome sum;
     for (const Outcome &outcome : outcomes) {
         if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
         if (outcome.timed > 0) slowest = std::max(slowest, outcome.seconds / static_cast<double>(outcome.timed));
+        was_whole = was_whole && outcome.was_whole;
         sum.timed += outcome.timed;
         sum.failures += outcome.failures;
         sum.calls += outcome.calls;
@@ -182,7 +187,7 @@ inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes
     }
     if (sum.timed == 0) throw std::runtime_error("no allocation was timed: give it more seconds");
     row(scenario, threads, "ns_per_pair", slowest * 1e9);
-    if (reserved > 0 && live > 0) row(scenario, threads, "reserved_over_live", reserved / live);
+    if (was_whole && reserved > 0 && live > 0) row(scenario, threads, "reserved_over_live", reserved / live);
     if (counts_calls) {
         row(scenario, threads, "hit_rate", static_cast<double>(sum.hits) / static_cast<double>(sum.observed));
         row(scenario, threads, "driver_calls", static_cast<double>(sum.calls));

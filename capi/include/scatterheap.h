@@ -50,6 +50,7 @@ typedef struct scatterheap_statistics {
     uint64_t free_bytes;         /* bytes of these that are free, and `buddy` */
     uint64_t largest_free_bytes; /* bytes of the largest free piece, and `buddy` */
     uint64_t free_pieces;        /* `caching`, `segments`: number of free pieces */
+    uint64_t peak_reserved_bytes; /* the most bytes that were taken from the device at once */
 } scatterheap_statistics;
 
 /* A place in a segment. */

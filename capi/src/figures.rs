@@ -38,12 +38,14 @@ pub struct Figures {
     pub largest_free_bytes: u64,
     /// How many such pieces there are.
     pub free_pieces: u64,
+    /// The most bytes that were taken from the device at once.
+    pub peak_reserved_bytes: u64,
 }
 
 impl Figures {
     /// Names and values, in the order of the fields.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("live_blocks", self.live_blocks),
             ("live_bytes", self.live_bytes),
@@ -60,6 +62,7 @@ impl Figures {
             ("free_bytes", self.free_bytes),
             ("largest_free_bytes", self.largest_free_bytes),
             ("free_pieces", self.free_pieces),
+            ("peak_reserved_bytes", self.peak_reserved_bytes),
         ]
     }
 
@@ -89,6 +92,7 @@ impl Default for Figures {
             free_bytes: UNKNOWN,
             largest_free_bytes: UNKNOWN,
             free_pieces: UNKNOWN,
+            peak_reserved_bytes: UNKNOWN,
         }
     }
 }

@@ -182,11 +182,13 @@ impl Layers {
     /// What the parts count.
     pub fn figures(&self) -> Figures {
         let live = self.memory.live();
+        // The device's handle is this resource's alone.
+        let taken = self.memory.device().usage();
         let mut figures = Figures {
             live_blocks: live.blocks,
             live_bytes: live.bytes,
-            // The device's handle is this resource's alone.
-            reserved_bytes: self.memory.device().usage().bytes,
+            reserved_bytes: taken.bytes,
+            peak_reserved_bytes: taken.peak_bytes,
             ..Figures::default()
         };
         for see in &self.views {

@@ -31,7 +31,7 @@ struct Peer {
         scatterheap_statistics statistics{};
         require(scatterheap_get_statistics(resource, &statistics) == 0);
         if (statistics.live_blocks != 0) throw std::runtime_error("blocks are live that were freed");
-        return statistics.reserved_bytes;
+        return statistics.peak_reserved_bytes;
     }
 
     static void require(bool success) {

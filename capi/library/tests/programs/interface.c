@@ -40,6 +40,7 @@ static void blocks(const char *device) {
     EXPECT(statistics.live_blocks == 2 && statistics.live_bytes == 2000);
     EXPECT(statistics.allocations == 2 && statistics.peak_bytes == 2000 && statistics.failures == 0);
     EXPECT(statistics.reserved_bytes >= 2048 && statistics.free_pieces >= 1);
+    EXPECT(statistics.peak_reserved_bytes == statistics.reserved_bytes);
     scatterheap_place places[4];
     size_t count = scatterheap_places(memory, places, 4);
     EXPECT(count >= 2 && count <= 4 && places[0].begins_segment == 1);
@@ -59,6 +60,17 @@ static void blocks(const char *device) {
     EXPECT(scatterheap_trim(memory, &given) == 0);
     EXPECT(scatterheap_flush(memory) == 0);
     EXPECT(scatterheap_destroy(memory) == 0); /* With a block that is live. */
+}
+
+static void peak(const char *device) {
+    scatterheap_resource *memory = scatterheap_create(device, "device");
+    void *block = scatterheap_allocate(memory, 1000, 256, NULL);
+    EXPECT(block);
+    EXPECT(scatterheap_deallocate(memory, block, 1000, 256, NULL) == 0);
+    scatterheap_statistics statistics;
+    EXPECT(scatterheap_get_statistics(memory, &statistics) == 0);
+    EXPECT(statistics.reserved_bytes == 0 && statistics.peak_reserved_bytes >= 1000);
+    EXPECT(scatterheap_destroy(memory) == 0);
 }
 
 static void misuse(const char *device) {
@@ -140,6 +152,7 @@ int main(int count, char **arguments) {
     EXPECT(strcmp(scatterheap_last_error(), "") == 0);
     if (strncmp(device, "cpu", 3) == 0) setenv("SCATTERHEAP_DEVICE", device, 1);
     blocks(device);
+    peak(device);
     misuse(device);
     arena(device);
     torch();
