@@ -19,7 +19,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap, Mark, own_stripe};
 use crate::layout;
 use crate::misuse::Misuse;
-use crate::refill::{MAX_DENSITY, PATIENCE, ticket_slab};
+use crate::refill::{MAX_DENSITY, ticket_slab};
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -134,7 +134,7 @@ impl Heap {
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        let (block, ticket) = self.attempt_slot(wish, bytes, 0);
+        let (block, ticket) = self.attempt_slot(wish, bytes, false);
         if block.is_null() {
             // A loop here would keep in registers what only a second attempt needs.
             return cold::malloc_again(self, wish.through(self.mark), bytes, ticket);
@@ -142,11 +142,11 @@ impl Heap {
         block
     }
 
-    /// One attempt to allocate a slot for `bytes`, as attempt `attempt`: the block or NULL, and what the lane's
+    /// One attempt to allocate a slot for `bytes`, the first or `again`: the block or NULL, and what the lane's
     /// group drew.
     #[inline(always)]
-    fn attempt_slot(&self, wish: Wish, bytes: u64, attempt: u32) -> (*mut u8, Ticket) {
-        let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, attempt));
+    fn attempt_slot(&self, wish: Wish, bytes: u64, again: bool) -> (*mut u8, Ticket) {
+        let draw = with_active_lanes!(lanes => self.draw_together(lanes, wish, again));
         let ticket = draw.ticket;
         let slot = if draw.spread {
             self.claim_spread(&draw)
@@ -174,7 +174,7 @@ impl Heap {
     /// Forms the groups of the lanes that came together; each leader draws, and sets the bits of a
     /// row.
     #[inline(always)]
-    fn draw_together(&self, lanes: impl Lanes, wish: Wish, attempt: u32) -> Draw {
+    fn draw_together(&self, lanes: impl Lanes, wish: Wish, again: bool) -> Draw {
         let group = lanes.match_any_u64(self.group_key(wish));
         let leader = warp::lowest(group);
         let rank = (group & warp::lanes_below()).count_ones();
@@ -182,7 +182,7 @@ impl Heap {
         let mut won = 0;
         if rank == 0 {
             let count = group.count_ones();
-            ticket = self.draw(wish, count, attempt);
+            ticket = self.draw(wish, count, again);
             if ticket.is_row() {
                 won = self.claim_row(ticket, count);
             }
@@ -340,7 +340,7 @@ impl Core {
             self.report_misuse(Misuse::Stale, 0);
             return ptr::null_mut();
         };
-        let (mut ticket, mut attempt) = (drawn, 0);
+        let mut ticket = drawn;
         let (mut tried, mut vain) = (Tried::default(), 0);
         while !self.gives_up(wish.class(), vain) {
             vain += 1;
@@ -348,18 +348,15 @@ impl Core {
                 if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
                     return block;
                 }
-                attempt = PATIENCE;
             } else if ticket.left() > 0 {
                 let stripe = own_stripe() & self.stripe_mask(wish.class());
                 self.mend(wish.class(), self.stripe(wish.class(), stripe));
-                attempt = 0;
             } else {
-                // Another refills the stripe, or memory is moving.
-                attempt += 1;
+                // Memory is moving.
                 time::nanosleep(NAP);
             }
             let block;
-            (block, ticket) = self.attempt_slot(wish, bytes, attempt);
+            (block, ticket) = self.attempt_slot(wish, bytes, true);
             if !block.is_null() {
                 return block;
             }

@@ -5,25 +5,46 @@
 //! nobody refills from drain, and become pages again. Slabs grow with what their stripe uses up.
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
+use crate::class;
 use crate::heap::{Core, own_stripe};
-use crate::layout::ClassInfo;
+use crate::layout::{ClassInfo, MAX_SLOTS};
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
+use simt::{thread, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
+/// A slab at hand may be smaller than wished by this power of two.
+const LESS_LOG2: u32 = 2;
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
+/// Listed slabs that are looked at before that is called a search.
+const PROBES_AT_HAND: u32 = 2;
+/// Words of free pages that are looked at before that is called a search.
+const WORDS_AT_HAND: u32 = 8;
 /// Pages are scarce if less than this part of them is free.
 const SCARCE_SHARE: u32 = 8;
-/// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
+/// Pages are plentiful if more than this part of them is free.
+const PLENTY_SHARE: u32 = 2;
+/// A heap is young while less than this part of its pages is in use.
+const YOUNG_SHARE: u32 = 4;
+/// Every so many refills a stripe's slabs double, once half of the pages are in use: then what a stripe has not used yet of its slab is
 /// a small part of what it has used.
 const REFILLS_TO_GROW: u32 = 4;
+/// And every so many while the heap is young: one that is refilled again and again is refilled seldom soon.
+const REFILLS_TO_GROW_FAST: u32 = 2;
+/// By this power of two.
+const FAST_GROWTH_LOG2: u32 = 1;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
+/// The most warps of a grid that are counted on for a stripe: with 32 lanes each, they want as many slots as a slab
+/// has at most.
+const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
+/// But so many of its size (binary logarithm) can be had by each stripe that has a slab.
+const SLABS_OF_ALL_LOG2: u32 = 5;
 /// What a search for a slab gave: a slab that the caller owns and where it came from, or why
 /// there is none. One word, so that it travels in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,52 +83,90 @@ impl Search {
 pub(crate) struct Hints {
     info: ClassInfo,
     /// Free pages.
-    pub free: u32,
+    free: u32,
+    /// Pages of the heap.
+    admitted: u32,
     /// Listed slabs of the class.
     listed: u32,
     /// Stripes that have a slab.
     installed: u32,
+    /// Slots that the stripe will soon be asked for.
+    wanted: u32,
+}
+
+impl Hints {
+    /// Whether so few pages are free that what other stripes have left should be used up first.
+    pub(crate) fn are_pages_scarce(&self) -> bool {
+        self.free < self.admitted / SCARCE_SHARE
+    }
+
+    /// Whether so many pages are free that to look for anything else would be a waste of time.
+    fn are_pages_plentiful(&self) -> bool {
+        self.free > self.admitted / PLENTY_SHARE
+    }
+
+    /// Whether hardly any page is in use.
+    fn is_heap_young(&self) -> bool {
+        self.free > self.admitted - self.admitted / YOUNG_SHARE
+    }
+
+    /// The same for a stripe, one of `stripes`, whose crosser asked for `count` slots: the other warps of the
+    /// grid may ask as the crosser's mates do.
+    pub(crate) fn for_group_of(self, count: u32, stripes: u32) -> Self {
+        let warps = thread::grid_threads() / warp::LANES / stripes;
+        Self {
+            wanted: self.wanted.max((count.max(1) - 1) * warps.min(MOST_WARPS)),
+            ..self
+        }
+    }
 }
 
 impl Core {
-    /// Reads all hints for a slab of a class at once.
+    /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
-    pub(crate) fn hints(&self, class: u32) -> Hints {
+    pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
         let free = self.free_pages().count();
         let listed = self.listed(class).count();
+        let admitted = self.admitted_hint();
         // Relaxed: a hint.
         let installed = self.globals().shared.installed.load(Ordering::Relaxed);
         Hints {
             info: self.class_info(class),
             free,
+            admitted,
             listed,
             installed,
+            wanted: seen.left().min(0).unsigned_abs(),
         }
     }
 
-    /// Whether so few pages are free that what other stripes have left should be used up first.
-    pub(crate) fn is_scarce(&self, free: u32) -> bool {
-        free < self.admitted_hint() / SCARCE_SHARE
-    }
-
-    /// A slab that is found by the few accesses that a search of everything begins with, while the
-    /// stripe keeps its old one: one of the class's listed slabs with room, or, if none is listed and
-    /// pages are not scarce, free pages.
+    /// A slab that is found by a few accesses, while the stripe keeps its old one: one of the class's listed slabs
+    /// with room, unless pages are plentiful; or free pages, unless they are scarce.
     pub(crate) fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
         let class = before.class();
-        if hints.listed != 0 {
-            return self
-                .take_listed(class, PROBES)
-                .map_or(Search::UNSETTLED, Search::listed);
+        if hints.listed != 0
+            && !hints.are_pages_plentiful()
+            && let Some(slab) = self.take_listed(class, PROBES_AT_HAND)
+        {
+            return Search::listed(slab);
         }
-        let order = self.wished_order(before, hints);
-        if self.is_scarce(hints.free) || hints.free < 1 << order {
+        if hints.are_pages_scarce() {
             return Search::UNSETTLED;
         }
-        match self.take_block_near(order, scatter(class, order, hints)) {
-            Some(page) => self.make_slab(page, class, order),
-            None => Search::UNSETTLED,
+        let order = self.wished_order(before, hints);
+        let least = order.saturating_sub(LESS_LOG2).max(hints.info.usual_order);
+        let sizes = (least, order);
+        let near = self.scatter(class, order, hints);
+        let block = if hints.are_pages_plentiful() {
+            let step = self.scatter_pages(class, order, hints);
+            self.take_block_at(sizes, (near, step, hints.admitted), WORDS_AT_HAND)
+        } else {
+            self.take_block(sizes, near, WORDS_AT_HAND)
+        };
+        if let Some((page, order)) = block {
+            return self.make_slab(page, class, order);
         }
+        Search::UNSETTLED
     }
 
     /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
@@ -185,15 +244,13 @@ impl Core {
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
     fn take_pages(&self, class: u32) -> Search {
         let count = self.free_pages().count();
-        let hints = self.hints(class);
+        let hints = self.hints(class, Ticket::empty(class));
         let least = hints.info.least_order;
         if count >= 1 << least {
-            let mut order = self.wished_order(Ticket::empty(class), hints) + 1;
-            while order > least {
-                order -= 1;
-                if let Some(page) = self.take_block(order, scatter(class, order, hints)) {
-                    return self.make_slab(page, class, order);
-                }
+            let order = self.wished_order(Ticket::empty(class), hints);
+            let near = self.scatter(class, order, hints);
+            if let Some((page, order)) = self.take_block((least, order), near, u32::MAX) {
+                return self.make_slab(page, class, order);
             }
         }
         let found = self.take_block_anywhere(least);
@@ -205,21 +262,52 @@ impl Core {
         }
     }
 
-    /// Order that a new slab for a stripe should have: the usual one at first, and more for a stripe
-    /// that has used up [`REFILLS_TO_GROW`], as long as all stripes of the class can get
-    /// [`SLABS_OF_CLASS`] of the free pages. So what is wanted much is refilled seldom, and what
-    /// is wanted little takes little.
+    /// Order that a new slab for a stripe should have: what is wanted much is refilled seldom, and
+    /// what is wanted little takes little.
+    ///
+    /// As large as what will soon be wanted, as long as all stripes that have slabs can get as much of
+    /// the free pages. Else the usual one at first, and more for a stripe that has used up
+    /// [`REFILLS_TO_GROW`], as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
-        if !before.has_slab() {
-            return info.usual_order;
+        let class = before.class();
+        let stripes = self.stripe_mask(class) + 1;
+        let bytes_log2 = log2_up(class::slot_bytes(class)) + log2_up(hints.wanted);
+        let share =
+            log2(hints.free).saturating_sub(log2(hints.installed.max(stripes)) + SLABS_OF_ALL_LOG2);
+        let mut order = bytes_log2
+            .saturating_sub(u32::from(self.page_shift))
+            .min(share);
+        if before.has_slab() {
+            let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
+            let (often, grows) = if hints.is_heap_young() {
+                (REFILLS_TO_GROW_FAST, FAST_GROWTH_LOG2)
+            } else {
+                (REFILLS_TO_GROW, 1)
+            };
+            let grows = if before.generation().is_multiple_of(often) {
+                grows
+            } else {
+                0
+            };
+            order = order.max((before.order() + grows).min(affordable));
         }
-        let slabs = SLABS_OF_CLASS * (self.stripe_mask(before.class()) + 1);
-        let affordable = log2(hints.free).saturating_sub(log2(slabs));
-        let grows = before.generation() % REFILLS_TO_GROW == REFILLS_TO_GROW - 1;
-        let order = (before.order() + u32::from(grows)).min(affordable);
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)
+    }
+
+    /// Where in the pages to begin to look: the searchers of all stripes spread over as many
+    /// pages as they need in all.
+    fn scatter(&self, class: u32, order: u32, hints: Hints) -> u32 {
+        let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
+        share_of(place, self.scatter_pages(class, order, hints))
+    }
+
+    /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
+    /// blocks may draw from at once.
+    fn scatter_pages(&self, class: u32, order: u32, hints: Hints) -> u32 {
+        let begun = thread::grid_dim().min(self.stripe_mask(class) + 1);
+        hints.installed.max(begun) << order
     }
 
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
@@ -229,21 +317,37 @@ impl Core {
     }
 }
 
-/// Where in the free pages to begin to look: the searchers of all stripes spread over as many
-/// pages as they need in all, from the front on.
-fn scatter(class: u32, order: u32, hints: Hints) -> u32 {
-    let pages = hints.installed << order;
-    let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
-    share_of(place, pages)
-}
-
 /// `place / 2^32 * length`: the upper half of the product.
 fn share_of(place: u32, length: u32) -> u32 {
     ((u64::from(place) * u64::from(length)) >> 32) as u32
+}
+
+/// Binary logarithm, rounded up; 0 of 0.
+fn log2_up(number: u32) -> u32 {
+    log2(number.saturating_sub(1) << 1 | 1)
 }
 
 /// Binary logarithm, rounded down; 0 of 0.
 #[allow(clippy::manual_ilog2, reason = "ilog2 would bring a panic")]
 fn log2(number: u32) -> u32 {
     31 - (number | 1).leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_are_rounded() {
+        for (number, down, up) in [
+            (0, 0, 0),
+            (1, 0, 0),
+            (2, 1, 1),
+            (3, 1, 2),
+            (4, 2, 2),
+            (5, 2, 3),
+        ] {
+            assert_eq!((log2(number), log2_up(number)), (down, up), "{number}");
+        }
+    }
 }

@@ -27,6 +27,20 @@ pub const fn low_bits(count: u32) -> u64 {
     }
 }
 
+/// The position of the set bit of `word` above `index` others; it has more than so many.
+#[inline(always)]
+fn nth_bit(word: u64, index: u32) -> u32 {
+    let (mut position, mut left) = (0, index);
+    for width in [32, 16, 8, 4, 2, 1] {
+        let below = (word >> position & low_bits(width)).count_ones();
+        if left >= below {
+            left -= below;
+            position += width;
+        }
+    }
+    position
+}
+
 /// What a set counts: its members, and above them how often memory that the set stands for became
 /// findable. Alone on a cache line.
 #[repr(C, align(128))]
@@ -45,7 +59,7 @@ impl SetState {
 }
 
 /// Summary words that a search reads at once.
-const AT_ONCE: u32 = 8;
+const AT_ONCE: u32 = 4;
 
 /// One epoch in the state of a set; its count is in the lower half.
 const EPOCH: u64 = 1 << 32;
@@ -278,17 +292,52 @@ impl PageSet {
         false
     }
 
+    /// Takes all of `count` words from `first` on, at most `MOST`, or nothing and false. The taker owes a
+    /// [`settle`](Self::settle).
+    ///
+    /// All at once, and not one after the other, as [`take`](Self::take) would: a part that was there is put back.
+    #[inline(always)]
+    #[must_use]
+    pub fn take_words<const MOST: usize>(&self, first: u32, count: u32) -> bool {
+        let mut before = [0; MOST];
+        for (index, before) in (first..first + count).zip(&mut before) {
+            // Relaxed: the fence follows.
+            *before = self.word(index).fetch_and(0, Ordering::Relaxed);
+        }
+        // Acquire, for all words: as in `take`.
+        fence(Ordering::Acquire);
+        let taken = (first..first + count).zip(before);
+        if taken.clone().all(|(_, before)| before == u64::MAX) {
+            return true;
+        }
+        for (index, before) in taken {
+            if before != 0 {
+                self.insert(index, before);
+            }
+        }
+        self.raise_epoch();
+        false
+    }
+
     /// Summary words from `index` on, as many as are read at once, and zeros beyond the last: one
     /// wait for the memory instead of one for each.
     #[inline(always)]
     fn summaries(&self, index: u32) -> [u64; AT_ONCE as usize] {
         let count = self.word_count.div_ceil(64);
-        let mut read = [0; AT_ONCE as usize];
-        for (index, summary) in (index..count).zip(&mut read) {
-            // Relaxed: a hint.
-            *summary = self.summary(index).load(Ordering::Relaxed);
-        }
-        read
+        let read = |index| {
+            if index < count {
+                // Relaxed: a hint.
+                self.summary(index).load(Ordering::Relaxed)
+            } else {
+                0
+            }
+        };
+        [
+            read(index),
+            read(index + 1),
+            read(index + 2),
+            read(index + 3),
+        ]
     }
 
     /// The first word at or after `from` that the summary shows to have members.
@@ -328,13 +377,9 @@ impl PageSet {
             let round = left;
             let mut begin = 0;
             while begin * 64 < self.word_count {
-                for (index, mut summary) in (begin..).zip(self.summaries(begin)) {
+                for (index, summary) in (begin..).zip(self.summaries(begin)) {
                     if left < summary.count_ones() {
-                        while left > 0 {
-                            summary &= summary - 1;
-                            left -= 1;
-                        }
-                        return index * 64 + summary.trailing_zeros();
+                        return index * 64 + nth_bit(summary, left);
                     }
                     left -= summary.count_ones();
                 }
@@ -379,6 +424,16 @@ mod tests {
         };
         // SAFETY: the arrays are as long as they must be, and outlive the set.
         test(&unsafe { sets.set(0) }.of_pages(pages));
+    }
+
+    #[test]
+    fn bits_are_found_by_their_rank() {
+        for word in [1, u64::MAX, 0x8000_0000_0000_0001, 0x00f0_0a01_8000_0110] {
+            let positions: Vec<_> = (0..64).filter(|bit| word >> bit & 1 != 0).collect();
+            for (rank, position) in (0..).zip(positions) {
+                assert_eq!(nth_bit(word, rank), position, "{word:#x}");
+            }
+        }
     }
 
     #[test]

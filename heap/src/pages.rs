@@ -6,10 +6,11 @@
 //! if one is not as it was seen. There is no lock.
 
 use crate::heap::Core;
+use crate::layout::MAX_ORDER;
 use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
 
 /// Binary logarithm of the pages of a word.
-const WORD_ORDER: u32 = WORD_PAGES.ilog2();
+pub(crate) const WORD_ORDER: u32 = WORD_PAGES.ilog2();
 
 /// What a search found: a page, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,61 +68,153 @@ fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32,
         if starts == 0 {
             return Err(word);
         }
-        let start = (starts.rotate_right(from).trailing_zeros() + from) % WORD_PAGES;
+        let start = first_from(starts, from);
         if pages.take(index, low_bits(1 << order) << start) {
             return Ok(index * WORD_PAGES + start);
         }
     }
 }
 
+/// Words of the largest block of a slab.
+const BLOCK_WORDS: u32 = 1 << (MAX_ORDER - WORD_ORDER);
+
 /// Takes the aligned block of whole words with word `index`, if it is all free.
 #[inline(never)]
 fn take_words(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
     let count = 1 << (order - WORD_ORDER);
     let first = index & !(count - 1);
-    let last = first + count;
-    // A guess, which the claim verifies.
-    let is_free = |index| pages.look(index) == u64::MAX;
-    if last > pages.word_count() || !(first..last).all(is_free) {
+    if first + count > pages.word_count() {
         return None;
     }
-    if claim_run(pages, first * WORD_PAGES, count * WORD_PAGES) {
-        return Some(first * WORD_PAGES);
+    // All words at once, and not one after the other: a refill waits for it.
+    let mut free = u64::MAX;
+    for offset in 0..BLOCK_WORDS {
+        // A guess, which the claim verifies.
+        free &= pages.look(first + offset.min(count - 1));
     }
-    pages.raise_epoch();
-    None
+    if free != u64::MAX {
+        return None;
+    }
+    pages
+        .take_words::<{ BLOCK_WORDS as usize }>(first, count)
+        .then_some(first * WORD_PAGES)
+}
+
+/// The largest aligned blocks of set bits that a word has, of `2^least` to `2^most` bits: where they begin, and
+/// their order.
+#[inline(always)]
+fn largest_blocks(word: u64, least: u32, most: u32) -> Option<(u64, u32)> {
+    // Without a loop or a table: a refill waits for it.
+    let of_1 = word & word >> 1 & 0x5555_5555_5555_5555;
+    let of_2 = of_1 & of_1 >> 2 & 0x1111_1111_1111_1111;
+    let of_3 = of_2 & of_2 >> 4 & 0x0101_0101_0101_0101;
+    let of_4 = of_3 & of_3 >> 8 & 0x0001_0001_0001_0001;
+    let of_5 = of_4 & of_4 >> 16 & 0x0000_0001_0000_0001;
+    let of_6 = of_5 & of_5 >> 32 & 1;
+    let mut best = None;
+    let mut consider = |starts, order| {
+        if starts != 0 && order >= least && order <= most {
+            best = Some((starts, order));
+        }
+    };
+    consider(word, 0);
+    consider(of_1, 1);
+    consider(of_2, 2);
+    consider(of_3, 3);
+    consider(of_4, 4);
+    consider(of_5, 5);
+    consider(of_6, 6);
+    best
+}
+
+/// Takes the largest of the aligned blocks of `2^least` to `2^most` pages that begin in a word, the first at or after
+/// position `from` if it can.
+#[inline(never)]
+fn take_largest(
+    pages: &PageSet,
+    index: u32,
+    (least, most): (u32, u32),
+    from: u32,
+) -> Option<(u32, u32)> {
+    let word = pages.look(index);
+    if most > WORD_ORDER && word == u64::MAX {
+        if let Some(page) = take_words(pages, index, most) {
+            return Some((page, most));
+        }
+        if least > WORD_ORDER {
+            return take_words(pages, index, least).map(|page| (page, least));
+        }
+    }
+    let (starts, order) = largest_blocks(word, least, most)?;
+    let start = first_from(starts, from);
+    pages
+        .take(index, low_bits(1 << order) << start)
+        .then_some((index * WORD_PAGES + start, order))
+}
+
+/// The first set bit of `starts` at or after `from`, round the word.
+#[inline(always)]
+fn first_from(starts: u64, from: u32) -> u32 {
+    let from = from % WORD_PAGES;
+    (starts.rotate_right(from).trailing_zeros() + from) % WORD_PAGES
 }
 
 impl Core {
-    /// Takes an aligned block of `2^order` pages, as the summaries show them.
-    /// Callers with different `scatter`, in pages, try different blocks first.
-    #[inline(never)]
-    pub(crate) fn take_block(&self, order: u32, scatter: u32) -> Option<u32> {
+    /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first of `probes` words that has one:
+    /// that of page `near`, and those each `step` pages further on, round the first `end` pages. Its first page and its order.
+    ///
+    /// For heaps with many free pages: it does not ask the summaries where these are.
+    #[inline(always)]
+    pub(crate) fn take_block_at(
+        &self,
+        sizes: (u32, u32),
+        (near, step, end): (u32, u32, u32),
+        probes: u32,
+    ) -> Option<(u32, u32)> {
         let pages = self.free_pages();
-        let start = pages.nth_word(scatter / WORD_PAGES);
-        let words = 1 << order.saturating_sub(WORD_ORDER);
-        let (mut from, mut end) = (start, pages.word_count());
-        loop {
-            match pages.next_word(from) {
-                Some(index) if index < end => {
-                    if let Ok(page) = take_block(&pages, index, order, scatter % WORD_PAGES) {
-                        return Some(page);
-                    }
-                    from = (index / words + 1) * words;
-                }
-                // Once more from the front, up to where the search began.
-                _ if end > start && start > 0 => (from, end) = (0, start),
-                _ => return None,
+        let (step, end) = (step / WORD_PAGES, end.div_ceil(WORD_PAGES));
+        let mut index = near / WORD_PAGES;
+        for _ in 0..probes {
+            // Most often once at most.
+            while index >= end {
+                index -= end;
             }
+            if let Some(block) = take_largest(&pages, index, sizes, near) {
+                return Some(block);
+            }
+            index += step.max(1);
         }
+        None
     }
 
-    /// Takes an aligned block of `2^order` pages, looking only at the word where
-    /// [`take_block`](Self::take_block) begins.
-    pub(crate) fn take_block_near(&self, order: u32, scatter: u32) -> Option<u32> {
+    /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first of `probes` words that has one:
+    /// its first page and its order. Callers with different `scatter`, in pages, begin at different words,
+    /// as the summaries show them.
+    #[inline(never)]
+    pub(crate) fn take_block(
+        &self,
+        (least, most): (u32, u32),
+        scatter: u32,
+        probes: u32,
+    ) -> Option<(u32, u32)> {
         let pages = self.free_pages();
-        let index = pages.nth_word(scatter / WORD_PAGES);
-        take_block(&pages, index, order, scatter % WORD_PAGES).ok()
+        let start = pages.nth_word(scatter / WORD_PAGES);
+        let (mut index, mut end) = (start, pages.word_count());
+        for _ in 0..probes {
+            if let Some(block) = take_largest(&pages, index, (least, most), scatter) {
+                return Some(block);
+            }
+            index = match pages.next_word(index + 1) {
+                Some(next) if next < end => next,
+                // Once more from the front, up to where the search began.
+                _ if end > start => {
+                    end = start;
+                    pages.next_word(0).filter(|next| *next < end)?
+                }
+                _ => return None,
+            };
+        }
+        None
     }
 
     /// Takes an aligned block of `2^order` pages in one word, looking at every word.
@@ -290,6 +383,22 @@ impl RunSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_blocks_are_found() {
+        let word = 0b1111_1111_0111_1110_u64;
+        assert_eq!(largest_blocks(word, 0, 6), Some((1 << 8, 3)));
+        assert_eq!(largest_blocks(word, 0, 2), Some((block_starts(word, 2), 2)));
+        assert_eq!(largest_blocks(word, 4, 6), None);
+        assert_eq!(largest_blocks(u64::MAX, 1, 6), Some((1, 6)));
+        assert_eq!(largest_blocks(0, 0, 6), None);
+        for order in 0..=6 {
+            let starts = block_starts(u64::MAX, order);
+            assert_eq!(largest_blocks(u64::MAX, 0, order), Some((starts, order)));
+        }
+        assert_eq!(first_from(0b1001, 1), 3);
+        assert_eq!(first_from(0b1001, 4), 0);
+    }
 
     #[test]
     fn blocks_are_aligned_and_free() {

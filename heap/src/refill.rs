@@ -1,9 +1,8 @@
 //! Drawing from a stripe, and what its crosser does when it ran out.
 //!
 //! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
-//! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). It
-//! lets go of the old slab before it publishes the new one. The others try again for a while, and
-//! then help themselves elsewhere (see [`crate::scavenge`]).
+//! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). The others wait for a while, and then help
+//! themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::cold;
 use crate::heap::{Core, Heap, own_stripe};
@@ -14,73 +13,75 @@ use crate::slab::Slab;
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
+use simt::time;
 
-/// Attempts after which a group looks elsewhere than at its stripe, which another refills.
-pub(crate) const PATIENCE: u32 = 100;
+/// Looks at its stripe, which another refills, after which a group looks elsewhere: about a
+/// millisecond on a GPU, where a search while all others search takes as long.
+const PATIENCE: u32 = 1000;
+/// Nanoseconds between two looks.
+const NAP: u32 = 100;
 /// Free slots are spread over a slab if the lowest word of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 pub(crate) const MAX_DENSITY: u32 = 5;
 
+/// A look at a stripe's slab, whose units are used up.
+#[derive(Clone, Copy, Default)]
+struct Glance {
+    /// Slots in use.
+    used: u32,
+    /// The lowest word of the bitmap.
+    taken: u32,
+}
+
 impl Heap {
     /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
     /// which the units from `left - count` up are the group's. A word with no units left means:
-    /// draw again, as attempt `attempt + 1`; [`Ticket::EXHAUSTED`]: there are none.
+    /// draw `again`; [`Ticket::EXHAUSTED`]: there are none.
     ///
-    /// It never waits: the other lanes of the warp wait for it.
+    /// The other lanes of the warp wait for it. It waits only for the lane that refills the stripe, which
+    /// never waits itself, and not for ever.
     #[inline(always)]
-    pub(crate) fn draw(&self, wish: Wish, count: u32, attempt: u32) -> Ticket {
+    pub(crate) fn draw(&self, wish: Wish, count: u32, again: bool) -> Ticket {
         let class = wish.class();
         let index = own_stripe() & self.stripe_mask(class);
-        let mut before = Ticket(0);
-        if attempt == 0 {
+        // Who comes again looks before it draws.
+        let mut before = Ticket::refilling(class);
+        if !again {
             before = self.stripe(class, index).draw(count);
             if before.left() >= count.cast_signed() {
                 return before;
             }
         }
-        let wish = wish.through(self.mark);
-        cold::draw(self, wish, index, count, before, attempt)
+        cold::draw(self, wish.through(self.mark), index, count, before)
     }
 }
 
 impl Core {
-    /// The rest of [`draw`](Heap::draw) for a group that did not get all that it drew (attempt 0,
-    /// `drawn` is what it drew from), or comes again.
+    /// The rest of [`draw`](Heap::draw) for a group that did not get all that it drew, from `drawn`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn draw_beyond(
-        &self,
-        wish: Wish,
-        index: u32,
-        count: u32,
-        drawn: Ticket,
-        attempt: u32,
-    ) -> Ticket {
+    pub(crate) fn draw_beyond(&self, wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket {
         let class = wish.class();
         let stripe = self.stripe(class, index);
         let Some(wish) = wish.unless_stale(self.mark()) else {
             return self.turn_away(class, stripe, drawn);
         };
-        let mut before = drawn;
-        if attempt != 0 {
-            before = stripe.look();
-            if before.left() >= 0 {
-                before = stripe.draw(count);
-                if before.left() >= count.cast_signed() {
-                    return before;
+        let mut drawn = drawn;
+        while drawn.left() < count.cast_signed() {
+            if drawn.left() >= 0 {
+                drawn = self.cross(class, stripe, drawn, count);
+                if drawn.left() > 0 {
+                    return drawn;
                 }
+                return self.scavenge(wish, count);
             }
-        }
-        if before.left() >= 0 {
-            let drawn = self.cross(class, stripe, before, count);
-            if drawn.left() > 0 {
-                return drawn;
+            if !await_refill(stripe) {
+                return self.scavenge(wish, count);
             }
-        } else if attempt < PATIENCE {
-            return Ticket::empty(class);
+            drawn = stripe.draw(count);
         }
-        self.scavenge(wish, count)
+        drawn
     }
 
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
@@ -106,40 +107,44 @@ impl Core {
             self.report_damage(class);
             before = Ticket::empty(class).following(before);
         }
-        if before.left() > 0 {
-            self.refill(stripe, before, 0);
-            return before;
-        }
-        self.refill(stripe, before, count)
+        let refilled = self.refill(stripe, before, count);
+        if before.left() > 0 { before } else { refilled }
     }
 
-    /// The crosser's duty: replaces the slab of the stripe, whose word was `before`, and keeps
-    /// `reserved` units of the new one. Gives the new word before they were drawn; an empty one if
-    /// there is no slab to be had, as the stripe is then.
+    /// The crosser's duty: replaces the slab of the stripe, whose word was `before`. If nothing was left
+    /// of it, keeps the `count` units of the new one that the crosser asked for. Gives the new word before they
+    /// were drawn; an empty one if there is no slab to be had, as the stripe is then.
     ///
     /// A crosser without units must reserve some: else others may find the slab idle and reclaim
     /// it before the crosser comes again, and two could do that to each other for ever.
+    ///
+    /// The warps of a multiprocessor wait for what comes before the new word, so that is as little as can be: all
+    /// looks at once, and the old slab goes its way afterwards.
     #[inline(never)]
-    fn refill(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
-        let state = before.has_slab().then(|| self.glance(ticket_slab(before)));
-        let hints = self.hints(before.class());
-        if let Some(state) = state {
-            let ticket = self.recycle(ticket_slab(before), state);
+    fn refill(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
+        let reserved = if before.left() > 0 { 0 } else { count };
+        let glance = self.glance(before);
+        let hints = self.hints(before.class(), stripe.look());
+        if before.has_slab() {
+            let ticket = self.recycle(ticket_slab(before), glance);
             if ticket.left() > 0 {
                 stripe.publish(ticket.without(reserved).following(before));
                 return ticket;
             }
         }
+        let hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
         let at_hand = self.take_at_hand(before, hints);
         if let Some(slab) = at_hand.slab() {
-            let ticket = self.ticket_for(slab);
+            let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            self.let_go(before);
+            self.announce_leaving(before);
             stripe.publish(ticket.without(reserved).following(before));
+            self.let_go(before);
+            self.renounce_leaving(before);
             self.arrived(at_hand, slab);
             return ticket;
         }
-        if self.is_scarce(hints.free) {
+        if hints.are_pages_scarce() {
             let ticket = self.adopt(stripe, before, reserved);
             if ticket.left() > 0 {
                 return ticket;
@@ -224,6 +229,23 @@ impl Core {
         }
     }
 
+    /// Says that a slab of which a stripe lets go is on its way, though the stripe's word no longer tells of it: who
+    /// finds nothing must not take that for the end.
+    fn announce_leaving(&self, before: Ticket) {
+        if before.has_slab() {
+            self.listed(before.class()).announce(1);
+            self.free_pages().announce(ticket_slab(before).pages());
+        }
+    }
+
+    /// Says that the slab has arrived: it is listed, or full, or its pages are free.
+    fn renounce_leaving(&self, before: Ticket) {
+        if before.has_slab() {
+            self.listed(before.class()).renounce(1);
+            self.free_pages().renounce(ticket_slab(before).pages());
+        }
+    }
+
     /// [`refill`](Self::refill) where the slab is not at hand.
     #[inline(never)]
     fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
@@ -257,13 +279,18 @@ impl Core {
         }
     }
 
-    /// Reads what [`recycle`](Self::recycle) decides by: slots free, and the lowest word of the
-    /// bitmap.
+    /// Reads what [`recycle`](Self::recycle) decides by.
     #[inline(always)]
-    fn glance(&self, slab: Slab) -> (u32, u32) {
+    fn glance(&self, before: Ticket) -> Glance {
+        if !before.has_slab() {
+            return Glance::default();
+        }
         // Relaxed: a guess.
-        let lowest = self.slot_word(self.slot_word_index(slab.page(), 0));
-        (self.slots_free(slab), lowest.load(Ordering::Relaxed))
+        let lowest = self.slot_word(self.slot_word_index(before.page(), 0));
+        Glance {
+            used: self.used_hint(before.page()),
+            taken: lowest.load(Ordering::Relaxed),
+        }
     }
 
     /// The ticket by which the slab of a stripe can be drawn from once more, if enough of it was
@@ -272,8 +299,10 @@ impl Core {
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
     /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
     /// what was allocated last, the lowest slots, still lives: then units there would find none.
-    fn recycle(&self, slab: Slab, (free, taken): (u32, u32)) -> Ticket {
+    #[inline(always)]
+    fn recycle(&self, slab: Slab, glance: Glance) -> Ticket {
         let slots = self.slots(slab);
+        let (free, taken) = (slots.saturating_sub(glance.used), glance.taken);
         let lowest_slots = u32::MAX >> (32 - slots.min(32));
         let spread = (!taken & lowest_slots).count_ones() >= SPREAD_BITS.min(slots / 4);
         if free < slots / 4 || free == 0 || (free < slots - slots / 4 && !spread) {
@@ -282,6 +311,16 @@ impl Core {
         let ticket = draw_all(slab, slots, free);
         self.reserve(slab, ticket.left().cast_unsigned());
         ticket
+    }
+
+    /// The ticket by which all that is free in an obtained slab can be drawn.
+    fn ticket_for_obtained(&self, obtained: Search, slab: Slab) -> Ticket {
+        if obtained.is_of_pages() {
+            // Nothing is in use, which need not be read.
+            let slots = self.slots(slab);
+            return draw_all(slab, slots, slots);
+        }
+        self.ticket_for(slab)
     }
 
     /// The ticket by which all that is free in an owned slab can be drawn.
@@ -308,6 +347,19 @@ impl Core {
             self.relist(slab);
         }
     }
+}
+
+/// Waits until a stripe that another refills has units, or none but no crosser; false if that takes
+/// too long. Few instructions and hardly a register: all warps of a multiprocessor may be here.
+#[inline(always)]
+fn await_refill(stripe: &Stripe) -> bool {
+    for _ in 0..PATIENCE {
+        if stripe.look().left() >= 0 {
+            return true;
+        }
+        time::nanosleep(NAP);
+    }
+    false
 }
 
 /// The ticket by which all that is free in a slab can be drawn. The fuller the slab, the more

@@ -102,11 +102,15 @@ impl Core {
         layout::slots(u32::from(self.page_shift), slab.class(), slab.order())
     }
 
-    /// Slots not in use, of a slab that the caller owns or is the crosser of.
+    /// Slots not in use, of a slab that the caller owns.
     pub(crate) fn slots_free(&self, slab: Slab) -> u32 {
-        // Relaxed: only frees can run beside the caller, and they only raise the result.
-        let used = self.usage(slab.page()).load(Ordering::Relaxed) & !INSTALLED;
-        self.slots(slab).saturating_sub(used)
+        self.slots(slab).saturating_sub(self.used_hint(slab.page()))
+    }
+
+    /// Slots in use of the slab at `page`, at most, if the caller owns it or is the crosser of its stripe.
+    pub(crate) fn used_hint(&self, page: u32) -> u32 {
+        // Relaxed: only frees can run beside the caller, and they only lower it.
+        self.usage(page).load(Ordering::Relaxed) & !INSTALLED
     }
 
     /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
@@ -254,9 +258,21 @@ impl Core {
     pub(crate) fn found_slab(&self, slab: Slab) {
         let entry = Entry::slab(slab.class(), slab.order());
         let entry = entry.marked(self.mark()).0;
-        for page in slab.page()..slab.page() + slab.pages() {
-            // Relaxed: released when the slab is published or listed.
-            self.entry(page).store(entry, Ordering::Relaxed);
+        // Relaxed: released when the slab is published or listed.
+        let write = |page| self.entry(page).store(entry, Ordering::Relaxed);
+        let end = slab.page() + slab.pages();
+        let mut page = slab.page();
+        // Four at once: a refill waits for it.
+        while end - page >= 4 {
+            write(page);
+            write(page + 1);
+            write(page + 2);
+            write(page + 3);
+            page += 4;
+        }
+        while page < end {
+            write(page);
+            page += 1;
         }
     }
 }

@@ -539,10 +539,8 @@ fn exercise(bytes: Vec<u8>) {
         let occupancy = snapshot.occupancy();
         assert_eq!(occupancy.used_blocks, snapshot.live().count() as u64);
         assert_eq!(snapshot.is_empty(), snapshot.leaks().is_empty());
-        assert_eq!(
-            snapshot.page_map().len(),
-            snapshot.layout().page_count as usize
-        );
+        // Fewer, where the number of pages that the heap has so far is damaged.
+        assert!(snapshot.page_map().len() <= snapshot.layout().page_count as usize);
         let violations = snapshot.violations();
         assert_eq!(snapshot.check().err(), violations.first().copied());
         assert!(

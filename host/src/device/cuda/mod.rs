@@ -8,6 +8,7 @@
 //! reset, released or destroyed before, so only a new process helps.
 
 mod context;
+mod module;
 mod pool;
 mod stream;
 mod virtual_memory;
@@ -63,7 +64,7 @@ struct State {
     modules: Vec<CUmodule>,
     functions: HashMap<&'static str, CUfunction>,
     /// PTX of the modules, to load them again.
-    sources: Vec<CString>,
+    sources: Vec<String>,
     /// Bytes of the heap of CUDA's own `malloc`, if they were set.
     malloc_heap: Option<usize>,
 }
@@ -303,13 +304,8 @@ impl Cuda {
         let mut state = self.state()?;
         // Not before there is a kernel: stacks take memory of the device, also from others who use it.
         raise_stack()?;
-        let source = CString::new(ptx).map_err(|_| Error::PtxRejected {
-            message: "not text".into(),
-            log: "the module contains a zero byte".into(),
-        })?;
-        let module = compile(&source)?;
-        state.modules.push(module);
-        state.sources.push(source);
+        state.modules.extend(module::load(ptx)?);
+        state.sources.push(ptx.to_owned());
         Ok(())
     }
 
@@ -469,8 +465,7 @@ impl Cuda {
         }
         let sources = std::mem::take(&mut state.sources);
         for source in &sources {
-            let module = compile(source)?;
-            state.modules.push(module);
+            state.modules.extend(module::load(source)?);
         }
         state.sources = sources;
         // Release: pairs with `enter`.
@@ -507,11 +502,8 @@ impl Cuda {
 impl Drop for Cuda {
     fn drop(&mut self) {
         if let Ok(state) = self.state() {
-            for module in &state.modules {
-                // SAFETY: no launch is left: memory and heaps keep the device alive. An error
-                // here has nobody to go to.
-                let _unloaded = unsafe { result::module::unload(*module) };
-            }
+            // No launch is left: memory and heaps keep the device alive.
+            module::unload(&state.modules);
             drop(state);
         }
         // SAFETY: retained by `open` or `recover`.
@@ -580,34 +572,4 @@ fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
         }
     }
     Err(Error::NoSuchKernel(name))
-}
-
-/// Compiles PTX for the current context; an error has the compiler's log.
-fn compile(source: &CStr) -> Result<CUmodule> {
-    use sys::CUjit_option as Jit;
-    let mut log = vec![0_u8; LOG_BYTES];
-    let mut options = [
-        Jit::CU_JIT_ERROR_LOG_BUFFER,
-        Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-    ];
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), LOG_BYTES as *mut c_void];
-    let mut module = std::ptr::null_mut();
-    // SAFETY: the options and their values are as many as said; the log outlives the call.
-    let loaded = unsafe {
-        sys::cuModuleLoadDataEx(
-            &raw mut module,
-            source.as_ptr().cast(),
-            2,
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    loaded.result().map_err(|error| {
-        let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
-        Error::PtxRejected {
-            message: text(error),
-            log: String::from_utf8_lossy(&log[..end]).trim().to_owned(),
-        }
-    })?;
-    Ok(module)
 }

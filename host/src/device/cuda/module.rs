@@ -1,0 +1,224 @@
+//! Modules of kernels: the driver compiles PTX and links it.
+//!
+//! Where the driver compiles a module as a whole, each kernel gets a copy of every function that
+//! it may call: the slow paths of the heap, once for each kernel, which takes minutes. Compiled to be
+//! linked, each function is compiled once.
+//!
+//! A linked kernel has as many registers as the function with the most, though. So a module is
+//! compiled under a limit of registers, [`DEFAULT_REGISTERS`] where a kernel does not say
+//! (`.maxnreg`); kernels with different limits become modules of their own.
+
+use super::{Error, LOG_BYTES, Result, text};
+use cudarc::driver::sys::{self, CUjit_option as Jit, CUlinkState, CUmodule};
+use cudarc::driver::{DriverError, result};
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_void};
+
+/// Registers of a thread at most, for kernels that do not say: 1024 threads run on a multiprocessor at
+/// once.
+const DEFAULT_REGISTERS: u32 = 64;
+
+/// Compiles and links a module in the current context; more than one, where its kernels have
+/// different limits of registers.
+///
+/// # Errors
+///
+/// If it is no text, or the driver's compiler refuses it: then with its log.
+pub(super) fn load(ptx: &str) -> Result<Vec<CUmodule>> {
+    let mut modules = Vec::new();
+    for (registers, part) in by_registers(ptx) {
+        match link(&part, registers) {
+            Ok(module) => modules.push(module),
+            Err(error) => {
+                unload(&modules);
+                return Err(error);
+            }
+        }
+    }
+    Ok(modules)
+}
+
+/// Unloads modules of the current context.
+pub(super) fn unload(modules: &[CUmodule]) {
+    for module in modules {
+        // SAFETY: the caller's modules were loaded, and are not used again. An error has nobody
+        // to go to.
+        let _unloaded = unsafe { result::module::unload(*module) };
+    }
+}
+
+/// The module for each limit of registers: with the kernels that have this limit, and all else.
+fn by_registers(ptx: &str) -> BTreeMap<u32, String> {
+    let pieces = pieces(ptx);
+    let mut limits: Vec<u32> = pieces.iter().filter_map(|piece| piece.registers).collect();
+    limits.sort_unstable();
+    limits.dedup();
+    if limits.is_empty() {
+        limits.push(DEFAULT_REGISTERS);
+    }
+    let part = |limit| {
+        let belongs = |piece: &&Piece<'_>| piece.registers.is_none_or(|own| own == limit);
+        let lines = pieces.iter().filter(belongs).flat_map(|piece| &piece.lines);
+        lines.flat_map(|line| [*line, "\n"]).collect()
+    };
+    limits.iter().map(|limit| (*limit, part(*limit))).collect()
+}
+
+/// A kernel, or what stands between two.
+#[derive(Default)]
+struct Piece<'a> {
+    lines: Vec<&'a str>,
+    /// A kernel's limit.
+    registers: Option<u32>,
+}
+
+fn pieces(ptx: &str) -> Vec<Piece<'_>> {
+    let mut pieces = vec![Piece::default()];
+    for line in ptx.lines() {
+        if line.starts_with(".visible .entry ") || line.starts_with(".entry ") {
+            pieces.push(Piece {
+                lines: Vec::new(),
+                registers: Some(DEFAULT_REGISTERS),
+            });
+        }
+        let Some(piece) = pieces.last_mut() else {
+            break;
+        };
+        let limit = line.strip_prefix(".maxnreg ").map(str::trim);
+        match limit.and_then(|limit| limit.parse().ok()) {
+            // The whole module is compiled under it: ptxas would refuse to link what says it too.
+            Some(limit) if piece.registers.is_some() => piece.registers = Some(limit),
+            _ => piece.lines.push(line),
+        }
+        if line == "}" && piece.registers.is_some() {
+            pieces.push(Piece::default());
+        }
+    }
+    pieces
+}
+
+/// A link under way, ended when it is dropped.
+struct Link(CUlinkState);
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // SAFETY: made by `cuLinkCreate`, and used by nobody else. An error has nobody to go to.
+        let _destroyed = unsafe { sys::cuLinkDestroy(self.0) };
+    }
+}
+
+/// Compiles PTX under a limit of registers, and links it.
+fn link(ptx: &str, registers: u32) -> Result<CUmodule> {
+    let source = CString::new(ptx).map_err(|_| Error::PtxRejected {
+        message: "not text".into(),
+        log: "the module contains a zero byte".into(),
+    })?;
+    let mut log = vec![0_u8; LOG_BYTES];
+    let linked = link_into(&source, registers, &mut log);
+    linked.map_err(|error| {
+        let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+        Error::PtxRejected {
+            message: text(error),
+            log: String::from_utf8_lossy(&log[..end]).trim().to_owned(),
+        }
+    })
+}
+
+fn link_into(
+    source: &CString,
+    registers: u32,
+    log: &mut [u8],
+) -> std::result::Result<CUmodule, DriverError> {
+    let mut options = [
+        Jit::CU_JIT_MAX_REGISTERS,
+        Jit::CU_JIT_ERROR_LOG_BUFFER,
+        Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values = [
+        registers as usize as *mut c_void,
+        log.as_mut_ptr().cast::<c_void>(),
+        log.len() as *mut c_void,
+    ];
+    let mut state = std::ptr::null_mut();
+    // SAFETY: there are three options and their values, which outlive the link, as the log does.
+    unsafe { sys::cuLinkCreate_v2(3, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut state) }
+        .result()?;
+    let link = Link(state);
+    // SAFETY: the text ends with its zero byte, which counts; there are no more options.
+    unsafe {
+        sys::cuLinkAddData_v2(
+            link.0,
+            sys::CUjitInputType::CU_JIT_INPUT_PTX,
+            source.as_ptr().cast_mut().cast(),
+            source.as_bytes_with_nul().len(),
+            c"scatterheap.ptx".as_ptr(),
+            0,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    }
+    .result()?;
+    let (mut image, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: writes where the image is and how long; the image lives as long as the link.
+    unsafe { sys::cuLinkComplete(link.0, &raw mut image, &raw mut bytes) }.result()?;
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the image is there until the link is dropped, and the driver copies it.
+    unsafe { sys::cuModuleLoadData(&raw mut module, image) }.result()?;
+    Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = "\
+.version 7.8
+.global .align 8 .u64 call;
+.func helper()
+{
+\tret;
+}
+.visible .entry small(
+\t.param .b64 a
+)
+.maxnreg 32
+{
+\tret;
+}
+.visible .entry usual(
+)
+{
+\tret;
+}
+.func other()
+{
+}
+";
+
+    #[test]
+    fn kernels_are_grouped_by_their_limits() {
+        let parts = by_registers(MODULE);
+        assert_eq!(
+            parts.keys().copied().collect::<Vec<_>>(),
+            [32, DEFAULT_REGISTERS]
+        );
+        for (limit, has, lacks) in [
+            (32, "small(", "usual("),
+            (DEFAULT_REGISTERS, "usual(", "small("),
+        ] {
+            let part = &parts[&limit];
+            assert!(part.contains(has) && !part.contains(lacks), "{part}");
+            for everywhere in [".version", "call;", "helper()", "other()"] {
+                assert_eq!(part.matches(everywhere).count(), 1, "{part}");
+            }
+            assert!(!part.contains(".maxnreg"), "{part}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_kernel_is_one_module() {
+        let parts = by_registers(".version 7.8\n.func helper()\n{\n}\n");
+        assert_eq!(parts.len(), 1);
+        assert!(parts[&DEFAULT_REGISTERS].contains("helper"));
+    }
+}
