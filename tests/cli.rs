@@ -594,7 +594,15 @@ fn traces_that_make_no_sense_are_refused() {
 #[test]
 fn help_has_examples() {
     let head = printed(&["--help"]);
-    for subcommand in ["info", "stress", "occupancy", "snapshot", "check", "replay"] {
+    for subcommand in [
+        "info",
+        "stress",
+        "occupancy",
+        "snapshot",
+        "check",
+        "replay",
+        "resources",
+    ] {
         assert!(head.contains(subcommand), "{head}");
     }
     for subcommand in ["stress", "occupancy", "snapshot", "check", "replay"] {

@@ -26,6 +26,12 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// A memory resource of the host failed.
+    #[error(transparent)]
+    Resource(#[from] scatterheap_host::resource::Error),
+    /// A scenario of memory resources cannot be read or written.
+    #[error("{0}")]
+    Scenario(String),
     /// An allocator gave blocks that cannot be measured.
     #[error("{0}")]
     Unfit(String),

@@ -25,6 +25,7 @@ pub mod module;
 pub mod peer;
 mod plan;
 pub mod plot;
+pub mod resources;
 mod row;
 mod runner;
 mod target;

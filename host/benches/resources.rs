@@ -6,7 +6,8 @@
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion};
 use scatterheap_host::resource::{
-    BlockPool, Buddy, Caching, DeviceMemory, MemoryResource, Segments, Slab, Statistics,
+    BlockPool, Buddy, Caching, DeviceMemory, DriverPool, MemoryResource, Remapping, Segments, Slab,
+    Statistics,
 };
 use scatterheap_host::{Device, Stream};
 use std::sync::Barrier;
@@ -26,6 +27,14 @@ fn resources(device: &Device) -> Resources {
             Box::new(Statistics::new(Caching::of(device))),
         ),
         ("segments", Box::new(Segments::new(memory()))),
+        (
+            "remapping",
+            Box::new(Remapping::new(device).expect("addresses")),
+        ),
+        (
+            "driver pool",
+            Box::new(DriverPool::new(device).expect("a pool")),
+        ),
         ("slab", Box::new(Slab::new(memory()))),
         (
             "buddy",

@@ -174,6 +174,16 @@ pub enum Error {
         /// Device that it was used on.
         used: String,
     },
+    /// A device whose kernels cannot access another one's memory.
+    #[error(
+        "{device} was to access the memory of {owner}, but the hardware does not let it: copy, or use GPUs that are connected"
+    )]
+    NoPeerAccess {
+        /// The device whose kernels were to do so.
+        device: String,
+        /// The device that the memory is on.
+        owner: String,
+    },
     /// Settings of a workload that make no sense.
     #[error("{asked} were asked for: {advice}")]
     BadSettings {

@@ -26,7 +26,7 @@ pub mod stress;
 mod tally;
 pub mod virtual_memory;
 
-pub use device::{Device, Event, Grid, KernelSource, Selector, Stream};
+pub use device::{Device, DeviceUsage, Event, Grid, KeptContext, KernelSource, Selector, Stream};
 pub use error::{Error, Result};
 pub use growth::Growth;
 pub use heap::{Heap, HeapBuilder};

@@ -14,6 +14,7 @@ mod picture;
 mod plot;
 mod progress;
 mod replay;
+mod resources;
 mod saved;
 mod session;
 mod sizes;
@@ -41,6 +42,7 @@ Examples:
   scatterheap occupancy --heap 64MiB                a picture of a heap
   scatterheap check heap.snapshot                   whether every invariant of a saved heap holds
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
+  scatterheap resources --quick                     how fast the host's memory resources are
   scatterheap bench --quick                         how fast malloc and free are, beside others
 
 Sizes are numbers of bytes, with a unit if you like: 4096, 64KiB, 512MiB, 16GiB.";
@@ -101,6 +103,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Measure allocators side by side: scatterheap, the device's own malloc, plug-ins, and the floor
     Bench(bench::Arguments),
+    /// Measure memory resources of the host side by side, and the driver's own allocators
+    Resources(resources::Arguments),
     /// Draw plots from tables of the benchmark
     Plot(plot::Arguments),
     /// Measure a plug-in as its parent orders through standard input
@@ -127,6 +131,7 @@ impl CommandLine {
             Command::Check(arguments) => check::run(common, arguments),
             Command::Replay(arguments) => replay::run(common, arguments),
             Command::Bench(arguments) => bench::run(common, arguments),
+            Command::Resources(arguments) => resources::run(common, arguments),
             Command::Plot(arguments) => plot::run(common, arguments),
             Command::Worker => bench::work(),
         }

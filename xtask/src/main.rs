@@ -10,6 +10,7 @@ mod long_run;
 mod model;
 mod mutate;
 mod process;
+mod python;
 mod record;
 mod revision;
 mod setup;
@@ -35,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and checking GPU kernels needs: the kernel compiler and ptxas
+    /// Install what building and checking needs: the kernel compiler, ptxas and maturin
     Setup,
     /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
     Demo,
@@ -43,6 +44,7 @@ enum Task {
     Model(model::ModelArguments),
     Fuzz(fuzz::FuzzArguments),
     Record(record::RecordArguments),
+    Wheel(python::WheelArguments),
     GpuBundle(gpu_bundle::BundleArguments),
 }
 
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Task::Model(arguments) => model::run(arguments),
         Task::Fuzz(arguments) => fuzz::run(arguments),
         Task::Record(arguments) => record::run(arguments),
+        Task::Wheel(arguments) => python::run_wheel(arguments),
         Task::GpuBundle(arguments) => gpu_bundle::run(arguments),
     };
     match result {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use scatterheap_ptx_builder::{Error, KernelCompiler, find_compiler};
 
 use crate::process::{find_program, run, succeeds};
+use crate::python::install_maturin;
 use crate::toolchain::{self, cuda_tools, own_ptxas};
 
 /// The release of CUDA's compiler on `PyPI` that `ptxas` is taken from: CUDA 13.0, so that what it
@@ -18,13 +19,14 @@ use crate::toolchain::{self, cuda_tools, own_ptxas};
 const CUDA_PACKAGE: &str = "nvidia-cuda-nvcc";
 const CUDA_VERSION: &str = "13.0.88";
 
-/// Makes sure that the kernel compiler and `ptxas` are there.
+/// Makes sure that the kernel compiler, `ptxas` and maturin are there.
 pub fn run_setup() -> Result<()> {
     let compiler = kernel_compiler()?;
     println!("kernel compiler: {compiler}");
     install_ptxas()?;
     let ptxas = toolchain::ptxas().context("ptxas was installed and is not there")?;
     println!("ptxas: {CUDA_VERSION} ({})", ptxas.display());
+    install_maturin()?;
     Ok(())
 }
 

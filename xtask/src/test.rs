@@ -16,6 +16,7 @@ use crate::checkers::Checker;
 use crate::executables::{self, Executable};
 use crate::model::{self, ModelArguments};
 use crate::process;
+use crate::python;
 use crate::setup::run_setup;
 use crate::stages::Stages;
 use crate::toolchain::{cargo, workspace};
@@ -77,6 +78,7 @@ fn run_stages(stages: &mut Stages, quick: bool, gpus: &mut Option<usize>) -> Res
         Ok(())
     })?;
     stages.commands("examples", examples(&built))?;
+    python(stages)?;
     stages.commands("without CUDA", without_cuda())?;
     if !quick {
         stages.command("documentation", &mut documentation())?;
@@ -109,6 +111,18 @@ fn tests(kind: &str) -> Command {
         .args(FEATURES)
         .args(["--", "--show-output"]);
     command
+}
+
+/// Builds and installs the Python package in a fresh virtual environment, and runs its tests.
+fn python(stages: &mut Stages) -> Result<()> {
+    let scratch = tempfile::tempdir().context("cannot create a temporary directory")?;
+    let mut tests = None;
+    stages.run("Python package", || {
+        tests = Some(python::tests(&scratch.path().join("environment"))?);
+        Ok(())
+    })?;
+    let mut tests = tests.context("the package was installed")?;
+    stages.command("Python tests", &mut tests)
 }
 
 /// The examples in their order, each on the device that it chooses itself.

@@ -3,7 +3,7 @@
 /// Calls the same method on whichever device it is.
 macro_rules! either {
     ($device:expr, $inner:ident => $call:expr) => {
-        match &*$device.0 {
+        match &$device.0.kind {
             Kind::Cpu($inner) => $call,
             #[cfg(feature = "cuda")]
             Kind::Cuda($inner) => $call,
@@ -11,14 +11,22 @@ macro_rules! either {
     };
 }
 
+mod context;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod peers;
+pub(crate) mod pool;
 mod selector;
 mod stream;
+mod traffic;
 
+pub use context::KeptContext;
+#[cfg(feature = "cuda")]
+use pool::PoolNumber;
 pub use selector::Selector;
 pub use stream::{Event, Stream};
+pub use traffic::{DeviceUsage, driver_calls_of_thread};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -92,7 +100,13 @@ pub struct KernelUse {
 
 /// A device. Clones are the same device.
 #[derive(Clone)]
-pub struct Device(Arc<Kind>);
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    kind: Kind,
+    traffic: traffic::Traffic,
+    peers: peers::Peers,
+}
 
 enum Kind {
     Cpu(cpu::Cpu),
@@ -101,6 +115,14 @@ enum Kind {
 }
 
 impl Device {
+    fn of(kind: Kind) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            traffic: traffic::Traffic::default(),
+            peers: peers::Peers::default(),
+        }))
+    }
+
     /// The CPU, with a thread for each core and at least two.
     #[must_use]
     pub fn cpu() -> Self {
@@ -110,7 +132,7 @@ impl Device {
     /// The CPU, with `threads` threads, which stand for the multiprocessors of a GPU.
     #[must_use]
     pub fn cpu_with_threads(threads: u32) -> Self {
-        Self(Arc::new(Kind::Cpu(cpu::Cpu::new(threads.max(1)))))
+        Self::of(Kind::Cpu(cpu::Cpu::new(threads.max(1))))
     }
 
     /// The GPU with this number, with the best fitting of `sources` loaded.
@@ -121,7 +143,7 @@ impl Device {
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: u32, sources: &[KernelSource]) -> Result<Self> {
         let cuda = cuda::Cuda::open(ordinal, sources)?;
-        Ok(Self(Arc::new(Kind::Cuda(cuda))))
+        Ok(Self::of(Kind::Cuda(cuda)))
     }
 
     /// The device that a selector means. `Auto` is the first GPU if there is one that can be
@@ -129,7 +151,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As for [`cuda`](Self::cuda), where a GPU is asked for.
+    /// If a GPU is asked for, and there is no driver or no such device, it refuses the PTX, or the
+    /// feature `cuda` is not there.
     pub fn open(selector: &Selector, sources: &[KernelSource]) -> Result<Self> {
         match selector {
             Selector::Cpu { threads: None } => Ok(Self::cpu()),
@@ -183,13 +206,13 @@ impl Device {
     /// Whether it is a GPU.
     #[must_use]
     pub fn is_gpu(&self) -> bool {
-        !matches!(&*self.0, Kind::Cpu(_))
+        !matches!(&self.0.kind, Kind::Cpu(_))
     }
 
     /// Major and minor compute capability of a GPU.
     #[must_use]
     pub fn compute_capability(&self) -> Option<(u32, u32)> {
-        match &*self.0 {
+        match &self.0.kind {
             Kind::Cpu(_) => None,
             #[cfg(feature = "cuda")]
             Kind::Cuda(cuda) => Some(cuda.capability()),
@@ -211,6 +234,17 @@ impl Device {
         either!(self, device => device.memory_info())
     }
 
+    /// What was asked of it for memory, through this handle and its clones.
+    #[must_use]
+    pub fn usage(&self) -> DeviceUsage {
+        self.0.traffic.usage()
+    }
+
+    /// Makes the most memory that was taken at once what is taken now.
+    pub fn reset_peak(&self) {
+        self.0.traffic.reset_peak();
+    }
+
     /// Whether two handles are of the same device.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -224,7 +258,9 @@ impl Device {
     ///
     /// If there is not enough.
     pub fn allocate(&self, bytes: u64) -> Result<Memory> {
+        self.0.traffic.called(1);
         let address = either!(self, device => device.allocate(bytes.max(1)))?;
+        self.0.traffic.took(bytes);
         Ok(Memory::new(self.clone(), address, bytes, true))
     }
 
@@ -260,7 +296,9 @@ impl Device {
     /// If there is not enough.
     pub fn create_memory(&self, bytes: u64) -> Result<PhysicalMemory> {
         let bytes = bytes.max(1).next_multiple_of(self.granule()?);
+        self.0.traffic.called(1);
         let handle = either!(self, device => device.create_memory(bytes))?;
+        self.0.traffic.took(bytes);
         Ok(PhysicalMemory::new(self.clone(), handle, bytes))
     }
 
@@ -335,7 +373,7 @@ impl Device {
                 used: self.label(),
             });
         }
-        match &*self.0 {
+        match &self.0.kind {
             // SAFETY: as the caller promises.
             Kind::Cpu(cpu) => unsafe { cpu.launch::<K>(grid, arguments) },
             #[cfg(feature = "cuda")]
@@ -388,7 +426,7 @@ impl Device {
     ///
     /// If no loaded module has the kernel, or the driver fails.
     pub fn kernel_use<K: Kernel>(&self) -> Result<Option<KernelUse>> {
-        match &*self.0 {
+        match &self.0.kind {
             Kind::Cpu(_) => Ok(None),
             #[cfg(feature = "cuda")]
             Kind::Cuda(cuda) => cuda.kernel_use(K::NAME).map(Some),
@@ -425,17 +463,35 @@ impl Device {
         either!(self, device => device.generation())
     }
 
-    pub(crate) unsafe fn release_memory(&self, handle: u64) {
-        // SAFETY: as the caller promises.
-        either!(self, device => unsafe { device.release_memory(handle) });
+    /// Takes note of calls of the driver that have to do with memory and its order.
+    fn called(&self, times: u64) {
+        self.0.traffic.called(times);
     }
 
+    pub(crate) unsafe fn release_memory(&self, handle: u64, bytes: u64) {
+        self.0.traffic.called(1);
+        self.0.traffic.gave(bytes);
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.release_memory(handle, bytes) });
+    }
+
+    /// Maps memory, which cannot be accessed yet.
     pub(crate) unsafe fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<()> {
+        self.0.traffic.called(1);
         // SAFETY: as the caller promises.
         either!(self, device => unsafe { device.map(address, bytes, handle) })
     }
 
+    /// Lets kernels of this device and of its peers access what is mapped.
+    pub(crate) unsafe fn allow_access(&self, address: u64, bytes: u64) -> Result<()> {
+        self.0.traffic.called(1);
+        let peers = self.0.peers.all();
+        // SAFETY: as the caller promises.
+        either!(self, device => unsafe { device.allow_access(address, bytes, &peers) })
+    }
+
     pub(crate) unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {
+        self.0.traffic.called(1);
         // SAFETY: as the caller promises.
         either!(self, device => unsafe { device.unmap(address, bytes) })
     }
@@ -466,6 +522,8 @@ impl Device {
     }
 
     pub(crate) unsafe fn release(&self, address: u64, bytes: u64) {
+        self.0.traffic.called(1);
+        self.0.traffic.gave(bytes);
         // SAFETY: as the caller promises.
         either!(self, device => unsafe { device.release(address, bytes) });
     }

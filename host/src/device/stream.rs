@@ -122,6 +122,7 @@ impl Stream {
     /// If the device fails.
     pub fn record(&self) -> Result<Event> {
         self.alive()?;
+        self.0.device.called(1);
         let handle = either!(self.0.device, device => device.record_event(self.0.handle))?;
         Ok(Event {
             stream: self.clone(),
@@ -144,6 +145,7 @@ impl Stream {
                 used: self.0.device.label(),
             });
         }
+        self.0.device.called(1);
         either!(self.0.device, device => device.wait_event(self.0.handle, event.handle))
     }
 

@@ -48,6 +48,24 @@ pub enum Error {
         /// What to do.
         advice: &'static str,
     },
+    /// A setting whose value makes no sense.
+    #[error("`{value}` was given for {setting}: {advice}")]
+    BadSetting {
+        /// Its name, or that of its variable.
+        setting: String,
+        /// What was given.
+        value: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A setting that there is not.
+    #[error("{setting} was given, but there is no such setting: there are {known}")]
+    UnknownSetting {
+        /// The name that was given.
+        setting: String,
+        /// Those that there are.
+        known: String,
+    },
     /// A stream of another device.
     #[error(
         "memory on {resource} was used with a stream of {stream}: use a stream of the same device handle"

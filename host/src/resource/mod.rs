@@ -9,11 +9,13 @@
 //! | resource | what it is for |
 //! |---|---|
 //! | [`DeviceMemory`] | the device's own allocator; where others get their memory from |
+//! | [`DriverPool`] | the driver's own pool, with its threshold and statistics |
 //! | [`BlockPool`] | a fixed number of blocks of one size |
 //! | [`Slab`] | size classes from 256 B to 64 KiB |
 //! | [`Buddy`] | powers of two, split and merged, in one piece of memory |
 //! | [`Arena`] | one allocation after the other, freed in bulk; grows over reserved addresses |
 //! | [`Segments`] | any size, the best fitting place, split and merged |
+//! | [`Remapping`] | any size; free memory is mapped to where it is needed, so that it is never in the wrong place |
 //! | [`Caching`] | keeps what was freed for the next who wants that size; the fast one |
 //!
 //! | adaptor | what it adds |
@@ -23,9 +25,12 @@
 //! | [`Tracking`] | who allocated what is still there |
 //! | [`Logging`] | every call, as CSV |
 //! | [`OnFailure`] | asks what to do when memory is out |
+//! | [`Waiting`] | a future for an allocation, which waits while memory is out |
+//! | [`BySize`] | one resource for small blocks and another for large ones |
 //! | [`Fallback`] | a second resource for what the first has no room for |
 //!
-//! [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
+//! A [`PerDevice`] set has one for each of several devices. A [`Configuration`] makes the one that a user gets by default, as variables of the environment
+//! say. [`DeviceBox`] and [`DeviceVec`] give back what they own; a [`GrowableBuffer`] grows without
 //! moving.
 //!
 //! Wrong use is an error and changes nothing: a pointer that is freed twice or is not of this
@@ -43,30 +48,40 @@ mod block_pool;
 mod blocks;
 mod buddy;
 mod caching;
+mod configuration;
 mod device_memory;
+mod driver_pool;
 mod error;
 mod growable_buffer;
 mod ledger;
 mod order;
 mod owned;
+mod per_device;
+mod pieces;
+mod remapping;
 mod request;
 mod segments;
 mod slab;
 
-pub use adaptor::{Fallback, Limiting, Logging, OnFailure, Statistics, Tracking};
+pub use adaptor::{BySize, Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};
 pub use block_pool::BlockPool;
 pub use buddy::Buddy;
 pub use caching::{Caching, CachingBuilder, Usage};
+pub use configuration::{Configuration, Configured, Upstream};
 pub use device_memory::DeviceMemory;
+pub use driver_pool::{DriverPool, PoolStatistics};
 pub use error::{Error, Result};
 pub use growable_buffer::GrowableBuffer;
 pub use owned::{DeviceBox, DeviceVec};
+pub use per_device::PerDevice;
+pub use pieces::{Fragmentation, Span};
+pub use remapping::{Remapping, RemappingBuilder};
 pub use request::{DEFAULT_ALIGNMENT, MAX_BYTES};
-pub use segments::{Fragmentation, Segments};
+pub use segments::Segments;
 pub use slab::Slab;
 
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use std::fmt::{self, Debug};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -125,6 +140,22 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// If there is not enough ([`Error::is_out_of_memory`]), or the request makes no sense.
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer>;
 
+    /// Allocates as [`allocate`](Self::allocate) does if that takes no more memory from where this
+    /// resource gets it; nothing if it would. Resources that do not tell these apart always
+    /// allocate.
+    ///
+    /// # Errors
+    ///
+    /// As for [`allocate`](Self::allocate).
+    fn allocate_reserved(
+        &self,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<Option<DevicePointer>> {
+        self.allocate(bytes, alignment, stream).map(Some)
+    }
+
     /// Takes a block back, after the work that is enqueued on `stream`. If it was used on other
     /// streams, these must have done so, or `stream` wait for them.
     ///
@@ -153,6 +184,15 @@ pub trait MemoryResource: Send + Sync + Debug {
     fn trim(&self) -> Result<u64> {
         Ok(0)
     }
+
+    /// Bytes that are free where its memory comes from, and in all.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    fn memory(&self) -> Result<MemoryInfo> {
+        Ok(self.device().memory_info()?)
+    }
 }
 
 macro_rules! forward {
@@ -171,6 +211,15 @@ macro_rules! forward {
                 (**self).allocate(bytes, alignment, stream)
             }
 
+            fn allocate_reserved(
+                &self,
+                bytes: u64,
+                alignment: u64,
+                stream: &Stream,
+            ) -> Result<Option<DevicePointer>> {
+                (**self).allocate_reserved(bytes, alignment, stream)
+            }
+
             fn deallocate(
                 &self,
                 pointer: DevicePointer,
@@ -187,6 +236,10 @@ macro_rules! forward {
 
             fn trim(&self) -> Result<u64> {
                 (**self).trim()
+            }
+
+            fn memory(&self) -> Result<MemoryInfo> {
+                (**self).memory()
             }
         }
     };

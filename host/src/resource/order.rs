@@ -22,6 +22,15 @@ impl Mask {
         Self(self.0 | other.0)
     }
 
+    /// The same if it is of one stream at most, else one mask for all others.
+    pub fn or_mixed(self) -> Self {
+        if self.0.count_ones() <= 1 {
+            self
+        } else {
+            Self(u64::MAX)
+        }
+    }
+
     /// Whether work of the streams of `other` need not wait for it.
     pub fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0

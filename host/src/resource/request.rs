@@ -47,14 +47,14 @@ pub(super) fn check_stream(device: &Device, stream: &Stream) -> Result<()> {
     if device.is_same(stream.device()) {
         return Ok(());
     }
-    Err(wrong_device(device, stream))
+    Err(wrong_device(device, stream.device()))
 }
 
 #[cold]
-fn wrong_device(device: &Device, stream: &Stream) -> Error {
+pub(super) fn wrong_device(device: &Device, other: &Device) -> Error {
     Error::WrongDevice {
         resource: device.label(),
-        stream: stream.device().label(),
+        stream: other.label(),
     }
 }
 

@@ -8,19 +8,16 @@
 //! then waits for others rather than ask the upstream for more.
 
 use super::ledger::Ledger;
-use super::order::{Mask, Order};
+use super::pieces::{Fragmentation, Pieces, Span};
 use super::request::{check, check_stream, rounded};
 use super::{DevicePointer, Error, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a segment if nothing else is said.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// Segments begin at multiples of this.
 const SEGMENT_ALIGNMENT: u64 = 2 << 20;
-/// Indices of free pieces that are kept though they are empty.
-const KEPT_INDICES: usize = 8;
 
 /// Hands out any size, at the best fitting free place in segments of the upstream's memory.
 #[derive(Debug)]
@@ -29,201 +26,6 @@ pub struct Segments<U: MemoryResource> {
     ledger: Ledger,
     segment_bytes: u64,
     pieces: Mutex<Pieces>,
-}
-
-/// How free memory lies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fragmentation {
-    /// Bytes of all segments.
-    pub reserved: u64,
-    /// Bytes that are free.
-    pub free: u64,
-    /// Bytes of the largest free piece.
-    pub largest_free: u64,
-    /// Number of free pieces.
-    pub free_pieces: u64,
-}
-
-/// A part of a segment.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    bytes: u64,
-    /// Whether a segment begins with it.
-    is_first: bool,
-    /// Whose work must be done before it is used, if it is free.
-    free: Option<Mask>,
-}
-
-#[derive(Debug, Default)]
-struct Pieces {
-    /// All pieces by address.
-    by_address: BTreeMap<u64, Piece>,
-    /// Bytes and address of the free ones, apart for each mask.
-    by_size: Vec<(Mask, BTreeSet<(u64, u64)>)>,
-    order: Order,
-    /// Bytes of all segments.
-    reserved: u64,
-}
-
-impl Pieces {
-    fn index(&mut self, mask: Mask) -> &mut BTreeSet<(u64, u64)> {
-        let known = self.by_size.iter().position(|(other, _)| *other == mask);
-        let index = known.unwrap_or_else(|| {
-            self.by_size.push((mask, BTreeSet::new()));
-            self.by_size.len() - 1
-        });
-        &mut self.by_size[index].1
-    }
-
-    /// Adds a free piece.
-    fn insert_free(&mut self, address: u64, bytes: u64, is_first: bool, mask: Mask) {
-        let piece = Piece {
-            bytes,
-            is_first,
-            free: Some(mask),
-        };
-        self.by_address.insert(address, piece);
-        self.index(mask).insert((bytes, address));
-    }
-
-    /// Takes a free piece out of both indices.
-    fn remove_free(&mut self, address: u64) -> Option<(Piece, Mask)> {
-        let piece = *self.by_address.get(&address)?;
-        let mask = piece.free?;
-        self.by_address.remove(&address);
-        self.index(mask).remove(&(piece.bytes, address));
-        if self.by_size.len() > KEPT_INDICES {
-            self.by_size.retain(|(_, pieces)| !pieces.is_empty());
-        }
-        Some((piece, mask))
-    }
-
-    /// The smallest free piece that has room for an aligned block, and the least of what this stream
-    /// need not wait for, if there is any such.
-    fn best_fit(&self, bytes: u64, alignment: u64, own: Mask) -> Option<u64> {
-        let fits = |(size, address): &&(u64, u64)| {
-            address.next_multiple_of(alignment) - address + bytes <= *size
-        };
-        self.by_size
-            .iter()
-            .filter_map(|(mask, pieces)| {
-                let best = pieces.range((bytes, 0)..).find(fits)?;
-                Some((!mask.is_within(own), *best))
-            })
-            .min()
-            .map(|(_, (_, address))| address)
-    }
-
-    /// Takes an aligned block for a stream out of the best fitting piece.
-    fn take(&mut self, bytes: u64, alignment: u64, stream: &Stream) -> Result<Option<u64>> {
-        let own = self.order.mask(stream);
-        let Some(address) = self.best_fit(bytes, alignment, own) else {
-            return Ok(None);
-        };
-        if let Some(mask) = self.by_address[&address].free {
-            self.order.join(mask, stream)?;
-        }
-        let Some((piece, mask)) = self.remove_free(address) else {
-            return Ok(None);
-        };
-        let block = address.next_multiple_of(alignment);
-        let (before, end) = (block - address, block + bytes);
-        let behind = piece.bytes - before - bytes;
-        if before > 0 {
-            self.insert_free(address, before, piece.is_first, mask);
-        }
-        if behind > 0 {
-            self.insert_free(end, behind, false, mask);
-        }
-        let handed_out = Piece {
-            bytes,
-            is_first: piece.is_first && before == 0,
-            free: None,
-        };
-        self.by_address.insert(block, handed_out);
-        Ok(Some(block))
-    }
-
-    /// Puts a block back and merges it with its free neighbours.
-    fn put(&mut self, address: u64, stream: &Stream) {
-        let Some(piece) = self.by_address.remove(&address) else {
-            return;
-        };
-        let mask = self.order.mask(stream);
-        self.merge(address, piece, mask);
-    }
-
-    /// Adds a free piece, merged with its free neighbours of the same segment.
-    fn merge(&mut self, mut address: u64, mut piece: Piece, mut mask: Mask) {
-        let next = self.by_address.get(&(address + piece.bytes));
-        if next.is_some_and(|next| !next.is_first)
-            && let Some((next, others)) = self.remove_free(address + piece.bytes)
-        {
-            piece.bytes += next.bytes;
-            mask = mask.and(others);
-        }
-        let before = self.by_address.range(..address).next_back();
-        let before = before.map(|(before, piece)| (*before, piece.bytes));
-        if let Some((before, bytes)) = before
-            && !piece.is_first
-            && before + bytes == address
-            && let Some((before_piece, others)) = self.remove_free(before)
-        {
-            address = before;
-            piece.bytes += before_piece.bytes;
-            piece.is_first = before_piece.is_first;
-            mask = mask.and(others);
-        }
-        self.insert_free(address, piece.bytes, piece.is_first, mask);
-    }
-
-    /// Waits for all work, so that no piece needs to be waited for.
-    fn settle(&mut self) -> Result<()> {
-        self.order.settle()?;
-        let mut all = BTreeSet::new();
-        for (_, pieces) in self.by_size.drain(..) {
-            all.extend(pieces);
-        }
-        for (_, address) in &all {
-            if let Some(piece) = self.by_address.get_mut(address) {
-                piece.free = Some(Mask::NONE);
-            }
-        }
-        self.by_size.push((Mask::NONE, all));
-        Ok(())
-    }
-
-    /// Takes out the segments that are one free piece, after all work; their addresses and bytes.
-    fn remove_empty(&mut self) -> Result<Vec<(u64, u64)>> {
-        self.settle()?;
-        let is_alone = |address: u64, piece: &Piece| {
-            let next = self.by_address.get(&(address + piece.bytes));
-            piece.is_first && piece.free.is_some() && next.is_none_or(|next| next.is_first)
-        };
-        let empty: Vec<_> = self
-            .by_address
-            .iter()
-            .filter(|(address, piece)| is_alone(**address, piece))
-            .map(|(address, piece)| (*address, piece.bytes))
-            .collect();
-        for (address, bytes) in &empty {
-            self.remove_free(*address);
-            self.reserved -= bytes;
-        }
-        Ok(empty)
-    }
-
-    /// All segments, whatever is handed out of them.
-    fn segments(&self) -> Vec<(u64, u64)> {
-        let mut segments: Vec<(u64, u64)> = Vec::new();
-        for (address, piece) in &self.by_address {
-            match segments.last_mut() {
-                Some((_, bytes)) if !piece.is_first => *bytes += piece.bytes,
-                _ => segments.push((*address, piece.bytes)),
-            }
-        }
-        segments
-    }
 }
 
 impl<U: MemoryResource> Segments<U> {
@@ -247,23 +49,19 @@ impl<U: MemoryResource> Segments<U> {
     /// How the free memory lies.
     #[must_use]
     pub fn fragmentation(&self) -> Fragmentation {
-        let pieces = self.pieces.lock();
-        let mut found = Fragmentation {
-            reserved: pieces.reserved,
-            ..Fragmentation::default()
-        };
-        for (bytes, _) in pieces.by_size.iter().flat_map(|(_, pieces)| pieces) {
-            found.free += bytes;
-            found.largest_free = found.largest_free.max(*bytes);
-            found.free_pieces += 1;
-        }
-        found
+        self.pieces.lock().fragmentation()
+    }
+
+    /// All places of all segments, by address.
+    #[must_use]
+    pub fn spans(&self) -> Vec<Span> {
+        self.pieces.lock().spans()
     }
 
     /// How often a stream had to wait for another, to get what that had freed.
     #[must_use]
     pub fn waits(&self) -> u64 {
-        self.pieces.lock().order.waits()
+        self.pieces.lock().waits()
     }
 
     /// Gets a segment with room for a block; less than a usual one if the upstream has no more.
@@ -283,9 +81,7 @@ impl<U: MemoryResource> Segments<U> {
             }
             requested => (requested?, usual),
         };
-        let mask = pieces.order.mask(stream);
-        pieces.insert_free(segment.address(), bytes, true, mask);
-        pieces.reserved += bytes;
+        pieces.add_segment(segment.address(), bytes, stream);
         Ok(())
     }
 
@@ -311,6 +107,25 @@ impl<U: MemoryResource> Segments<U> {
 impl<U: MemoryResource> MemoryResource for Segments<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
+    }
+
+    fn allocate_reserved(
+        &self,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<Option<DevicePointer>> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
+        let taken = self
+            .pieces
+            .lock()
+            .take(rounded(bytes), alignment, stream)?
+            .and_then(DevicePointer::new);
+        if let Some(pointer) = taken {
+            self.ledger.insert(pointer, bytes, alignment)?;
+        }
+        Ok(taken)
     }
 
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
@@ -362,13 +177,17 @@ impl<U: MemoryResource> MemoryResource for Segments<U> {
     fn trim(&self) -> Result<u64> {
         Ok(self.give_back(&mut self.pieces.lock())? + self.upstream.trim()?)
     }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
+    }
 }
 
 impl<U: MemoryResource> Drop for Segments<U> {
     fn drop(&mut self) {
         let pieces = self.pieces.get_mut();
         // If the device failed there is nothing to wait for. Errors have nobody to go to.
-        let _failed = pieces.order.settle();
+        let _failed = pieces.settle();
         let stream = Stream::default_of(self.upstream.device());
         for (address, bytes) in pieces.segments() {
             if let Some(pointer) = DevicePointer::new(address) {
@@ -419,6 +238,10 @@ mod tests {
                 .map(|_| segments.allocate(1 << 18, 256, &stream).expect("memory"))
                 .collect();
             assert_eq!(segments.fragmentation().free, 0);
+            let spans = segments.spans();
+            assert_eq!(spans.len(), 4);
+            assert!(spans.iter().all(|span| !span.is_free));
+            assert_eq!(spans.iter().filter(|span| span.begins_segment).count(), 1);
             for index in order {
                 segments
                     .deallocate(blocks[index], 1 << 18, 256, &stream)

@@ -13,5 +13,6 @@ pub fn devices() -> Vec<Device> {
         gpu.load_module(PTX).expect("PTX");
         return vec![Device::cpu(), gpu];
     }
+    println!("skipped: memory resources on a GPU (no GPU found)");
     vec![Device::cpu()]
 }

@@ -2,8 +2,9 @@
 
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Buddy, Caching, DeviceMemory, Fallback, Limiting, Logging, MemoryResource,
-    OnFailure, Segments, Slab, Statistics, Tracking,
+    Arena, BlockPool, Buddy, BySize, Caching, Configuration, DeviceMemory, DriverPool, Fallback,
+    Limiting, Logging, MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking,
+    Waiting,
 };
 use std::sync::Arc;
 
@@ -69,6 +70,15 @@ fn resources() -> Vec<Subject> {
             |upstream| upstream,
         ),
         subject(
+            "DriverPool",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let pool = DriverPool::new(upstream.device()).expect("a pool");
+                Arc::new(Limiting::new(pool, UPSTREAM))
+            },
+        ),
+        subject(
             "BlockPool",
             (12 * KIB, 4 * KIB),
             (192 * 12 * KIB, 12 * KIB),
@@ -131,6 +141,66 @@ fn resources() -> Vec<Subject> {
     ]
 }
 
+/// Those whose memory is mapped where it is needed.
+fn remapping_resources() -> Vec<Subject> {
+    vec![
+        subject(
+            "Remapping",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(builder.build().expect("addresses"))
+            },
+        ),
+        subject(
+            "Remapping, small",
+            (8 * MIB, 4 * MIB),
+            (24 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).granule(64 * KIB);
+                Arc::new(builder.most(UPSTREAM).build().expect("addresses"))
+            },
+        ),
+        subject(
+            "BySize",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                let large = Arc::new(builder.build().expect("addresses"));
+                let small = Segments::with_segments_of(large.clone(), MIB);
+                Arc::new(BySize::new(32 * KIB, small, large).expect("the same device"))
+            },
+        ),
+        subject(
+            "Configured",
+            (8 * MIB, 2 * MIB),
+            (20 * MIB, 64 * KIB),
+            |upstream| {
+                let mut configuration = Configuration::default();
+                configuration.set("limit", "24MiB").expect("a good value");
+                Arc::new(configuration.build(upstream.device()).expect("memory"))
+            },
+        ),
+        subject(
+            "Caching of Remapping",
+            (8 * MIB, 2 * MIB),
+            (22 * MIB, 64 * KIB),
+            |upstream| {
+                let builder = Remapping::builder(upstream.device()).most(UPSTREAM);
+                Arc::new(Caching::new(builder.build().expect("addresses")))
+            },
+        ),
+    ]
+}
+
+fn all_resources() -> Vec<Subject> {
+    let mut all = resources();
+    all.extend(remapping_resources());
+    all
+}
+
 type Adaptor = fn(Resource) -> Resource;
 
 fn adaptors() -> Vec<(&'static str, Adaptor)> {
@@ -146,6 +216,7 @@ fn adaptors() -> Vec<(&'static str, Adaptor)> {
         ("OnFailure", |below| {
             Arc::new(OnFailure::new(below, |_| false))
         }),
+        ("Waiting", |below| Arc::new(Waiting::new(below))),
         ("Fallback", |below| {
             let little = Limiting::new(DeviceMemory::new(below.device()), 64 * KIB);
             let little = Segments::with_segments_of(little, 64 * KIB);
@@ -156,9 +227,9 @@ fn adaptors() -> Vec<(&'static str, Adaptor)> {
 
 /// All resources, and every adaptor around three of them.
 pub fn subjects() -> Vec<Subject> {
-    let mut subjects = resources();
+    let mut subjects = all_resources();
     for (name, adaptor) in adaptors() {
-        for below in resources() {
+        for below in all_resources() {
             if !["Buddy", "Segments", "Caching of Segments"].contains(&below.name.as_str()) {
                 continue;
             }

@@ -25,7 +25,7 @@ pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Re
         if let Some(place) = place(program) {
             let target = directory.join(&place);
             add_program(&program.file, &target)?;
-            if names_sources(&target)? {
+            if names_sources(&target, &program.file)? {
                 println!("left out: {} (it needs the sources)", place.display());
                 fs::remove_file(&target)?;
             }
@@ -65,17 +65,21 @@ fn add_program(file: &Path, target: &Path) -> Result<()> {
     set_mode(target, 0o755)
 }
 
-/// Whether a program that was stripped contains the path of the sources: then it looks for files
-/// there.
-fn names_sources(program: &Path) -> Result<bool> {
-    let root = workspace().to_string_lossy();
+/// Whether a program that was stripped contains the path of the sources, or of the directory that cargo builds in:
+/// then it looks for files there. `built` is where cargo put it, which is `DIRECTORY/release/deps`.
+fn names_sources(program: &Path, built: &Path) -> Result<bool> {
     let content = fs::read(program)?;
-    Ok(content
-        .windows(root.len())
-        .any(|window| window == root.as_bytes()))
+    let places = [Some(workspace()), built.ancestors().nth(3)];
+    Ok(places.into_iter().flatten().any(|place| {
+        let place = place.to_string_lossy();
+        content
+            .windows(place.len())
+            .any(|window| window == place.as_bytes())
+    }))
 }
 
-fn copy(file: &Path, target: &Path) -> Result<()> {
+/// Copies a file to a place whose directory need not exist.
+pub fn copy(file: &Path, target: &Path) -> Result<()> {
     let parent = target.parent().context("it lies in a directory")?;
     fs::create_dir_all(parent)?;
     fs::copy(file, target).with_context(|| format!("cannot copy {}", file.display()))?;

@@ -1,8 +1,9 @@
-//! `cargo xtask gpu-bundle`: packs the command, the test programs and the benchmarks into one
+//! `cargo xtask gpu-bundle`: packs the command, the test programs, the benchmarks and the Python package into one
 //! archive, with a script that runs them on a GPU server that has neither Rust nor the sources.
 
 mod archive;
 mod contents;
+mod resources;
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
     let directory = scratch.path().join(NAME);
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
+    resources::gather(&directory)?;
     contents::gather(&built, &revision, &directory)?;
     archive::write(&directory, revision.time, &output)?;
     let bytes = fs::metadata(&output)?.len();

@@ -11,6 +11,10 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
+#                      python resources
+#   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
+#
+# The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
 #
 # Runs of the soak with the same OUT add up. The exit code is 1 if anything failed.
 set -uo pipefail
@@ -210,6 +214,70 @@ if wanted bench; then
       # Benchmarks write reports to where they run.
       step "benchmark $name" "benchmark-$name.txt" env --chdir="$out" "$benchmark" --bench
     done
+  fi
+fi
+python=$out/python-environment/bin/python
+if wanted python || wanted resources; then
+  rm -rf "$out/python-environment"
+  if [[ ! -x $(type -P python3) ]]; then
+    skip "python and resources" "there is no python3"
+  else
+    step "python install" python-install.txt python3 "$here/python/fresh-environment.py" \
+      "$here"/python/scatterheap-*.whl "$out/python-environment"
+  fi
+fi
+if wanted python && [[ -x $python ]]; then
+  step "python tests" test-python.txt "$python" -m unittest discover --verbose --start-directory "$here/python/tests"
+  for compiler in cc c++; do
+    case $compiler in
+      cc) program=interface.c ;;
+      *) program=exceptions.cpp ;;
+    esac
+    if [[ -x $(type -P $compiler) ]]; then
+      step "build C interface $program" "c-$program-build.txt" $compiler -Wall -I "$here/capi/include" \
+        "$here/capi/programs/$program" -L "$here/capi" -lscatterheap -Wl,-rpath,"$here/capi" -o "$out/c-$program.run"
+      step "C interface $program" "c-$program.txt" "$out/c-$program.run" "$device"
+    else
+      skip "C interface $program" "there is no $compiler"
+    fi
+  done
+  example=$here/python/examples/train_transformer.py
+  if [[ $device == cpu* ]]; then
+    skip train_transformer "it is for GPUs"
+  elif ! "$python" -c 'import torch' 2>/dev/null; then
+    skip train_transformer "PyTorch is not installed"
+  else
+    step train_transformer train_transformer.txt "$python" "$example" ${quick:+--steps 20}
+    step "record a training step" train_transformer-recording.json "$python" "$example" --steps 10 \
+      --record "$out/training-recording.csv" --scenario "$out/transformer.csv"
+  fi
+fi
+if wanted resources; then
+  scenarios=${SCENARIOS:-$out/scenarios}
+  # What the group `python` recorded, unless the command has a recording of its own.
+  recorded=()
+  [[ -s $out/transformer.csv ]] && recorded=(--transformer "$out/transformer.csv")
+  if ! "$command" resources --help >/dev/null 2>&1; then
+    skip resources "the command cannot measure them in this build"
+  else
+    step resources resources.txt "$command" resources --device "$device" --output "$out/resources.csv" \
+      ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
+    if [[ -z ${SCENARIOS:-} ]]; then
+      step "write scenarios" scenarios.txt "$command" resources --write-scenarios "$scenarios" \
+        ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
+    fi
+  fi
+fi
+if wanted resources && [[ -x $python ]]; then
+  if [[ -s $scenarios/scenarios.csv ]]; then
+    kind=cuda
+    [[ $device == cpu* ]] && kind=cpu
+    step "compare resources" resources-peers.txt "$python" "$here/comparison/compare.py" --device $kind \
+      --scenarios "$scenarios" --output "$out/resources-peers.csv" --build "$out/peers-build" \
+      --wheels "$here/comparison/wheels" --library "$here/capi" --header "$here/capi/include" \
+      ${quick:+--seconds 0.5}
+  else
+    skip "compare resources" "there are no scenarios"
   fi
 fi
 

@@ -28,6 +28,7 @@ pub(super) struct Cpu {
     threads: u32,
     /// Started by the first launch.
     pool: OnceLock<ThreadPool>,
+    memory: virtual_memory::Memory,
 }
 
 /// A thread for each core, and at least two, so that there is something to interleave.
@@ -47,6 +48,7 @@ impl Cpu {
         Self {
             threads,
             pool: OnceLock::new(),
+            memory: virtual_memory::Memory::default(),
         }
     }
 
@@ -176,6 +178,10 @@ impl Cpu {
 
     pub fn synchronize(&self) -> Result<()> {
         Ok(())
+    }
+
+    pub fn holds(&self, _address: u64) -> bool {
+        true
     }
 
     pub fn is_lost(&self) -> bool {

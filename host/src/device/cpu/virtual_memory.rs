@@ -1,5 +1,7 @@
 //! Addresses and physical memory of a CPU apart from each other: a reservation is memory that
-//! nobody may access, physical memory is an anonymous file, and mapping puts it at an address.
+//! nobody may access, physical memory is a part of an anonymous file, and mapping puts it at an
+//! address. All parts are of one file, so that their number is not limited by that of open files;
+//! each is used once, and is a hole in the file after it was released.
 
 use super::Cpu;
 use crate::error::{Error, Result};
@@ -11,7 +13,14 @@ const GRANULE: u64 = 64 << 10;
 /// A word that the host and the device write is alone on its cache line.
 const HOST_ALIGNMENT: usize = 256;
 
+pub(super) use system::Memory;
+
 impl Cpu {
+    /// Whoever may use the CPU device may access all that is mapped.
+    pub unsafe fn allow_access(&self, _address: u64, _bytes: u64, _peers: &[u32]) -> Result<()> {
+        Ok(())
+    }
+
     pub fn granule(&self) -> Result<u64> {
         Ok(GRANULE)
     }
@@ -46,11 +55,37 @@ fn host_request(bytes: u64) -> Option<Layout> {
 #[cfg(target_os = "linux")]
 mod system {
     use super::{Cpu, Error, Result};
-    use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::fd::OwnedFd;
+    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
     use rustix::io::Errno;
     use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
     use std::ffi::c_void;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Bytes of a file, which has memory only where it is used. They are not used up: at a gibibyte
+    /// each millisecond they last for seven weeks.
+    const FILE_BYTES: u64 = 1 << 62;
+
+    /// Where physical memory comes from.
+    #[derive(Debug, Default)]
+    pub struct Memory {
+        file: OnceLock<OwnedFd>,
+        /// The first byte that was never used.
+        next: AtomicU64,
+    }
+
+    impl Memory {
+        fn file(&self) -> Result<&OwnedFd> {
+            if let Some(file) = self.file.get() {
+                return Ok(file);
+            }
+            let file = memfd_create("scatterheap", MemfdFlags::CLOEXEC)
+                .map_err(failed("allocate physical memory"))?;
+            ftruncate(&file, FILE_BYTES).map_err(failed("allocate physical memory"))?;
+            Ok(self.file.get_or_init(|| file))
+        }
+    }
 
     impl Cpu {
         pub fn reserve(&self, bytes: u64, alignment: u64) -> Result<u64> {
@@ -81,26 +116,27 @@ mod system {
             if bytes > free {
                 return Err(Error::OutOfMemory { asked: bytes, free });
             }
-            let file = memfd_create("scatterheap", MemfdFlags::CLOEXEC)
-                .map_err(failed("allocate physical memory"))?;
-            ftruncate(&file, bytes).map_err(failed("allocate physical memory"))?;
-            Ok(u64::from(file.into_raw_fd().unsigned_abs()))
+            self.memory.file()?;
+            // Relaxed: the parts only have to differ.
+            Ok(self.memory.next.fetch_add(bytes, Ordering::Relaxed))
         }
 
-        pub unsafe fn release_memory(&self, handle: u64) {
-            // SAFETY: as the caller promises: the handle is of a file that nobody else closes.
-            drop(unsafe { OwnedFd::from_raw_fd(file_number(handle)) });
+        pub unsafe fn release_memory(&self, handle: u64, bytes: u64) {
+            if let Some(file) = self.memory.file.get() {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // An error has nobody to go to.
+                let _released = fallocate(file, hole, handle, bytes);
+            }
         }
 
         pub unsafe fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<()> {
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: as the caller promises: the file is open, and the addresses are reserved.
-            unsafe {
-                let file = BorrowedFd::borrow_raw(file_number(handle));
-                mmap(address as *mut c_void, size(bytes), access, flags, file, 0)
-            }
-            .map_err(failed("map memory"))?;
+            let (file, target) = (self.memory.file()?, address as *mut c_void);
+            // SAFETY: as the caller promises: the addresses are reserved, and the part of the file
+            // is that memory's.
+            unsafe { mmap(target, size(bytes), access, flags, file, handle) }
+                .map_err(failed("map memory"))?;
             Ok(())
         }
 
@@ -134,10 +170,6 @@ mod system {
         }
     }
 
-    fn file_number(handle: u64) -> i32 {
-        i32::try_from(handle).unwrap_or(-1)
-    }
-
     fn size(bytes: u64) -> usize {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
@@ -146,6 +178,10 @@ mod system {
 #[cfg(not(target_os = "linux"))]
 mod system {
     use super::{Cpu, Error, Result};
+
+    /// There is none.
+    #[derive(Debug, Default)]
+    pub struct Memory;
 
     fn unsupported() -> Error {
         Error::Driver {
@@ -165,7 +201,7 @@ mod system {
             Err(unsupported())
         }
 
-        pub unsafe fn release_memory(&self, _handle: u64) {}
+        pub unsafe fn release_memory(&self, _handle: u64, _bytes: u64) {}
 
         pub unsafe fn map(&self, _address: u64, _bytes: u64, _handle: u64) -> Result<()> {
             Err(unsupported())

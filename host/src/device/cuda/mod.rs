@@ -7,9 +7,13 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, so only a new process helps.
 
+mod context;
 mod module;
+mod pool;
 mod stream;
 mod virtual_memory;
+
+pub(super) use context::{begin_to_keep, end_to_keep};
 
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
@@ -176,6 +180,33 @@ impl Cuda {
         format!("cuda:{}", self.ordinal)
     }
 
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Lets this GPU's kernels access the memory that `owner` allocates.
+    pub fn enable_peer_access(&self, owner: &Self) -> Result<()> {
+        let mut can = 0;
+        // SAFETY: writes the answer to the variable.
+        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, owner.device) }
+            .result()
+            .map_err(failed("ask whether devices can access each other"))?;
+        if can == 0 {
+            return Err(Error::NoPeerAccess {
+                device: self.label(),
+                owner: owner.label(),
+            });
+        }
+        self.enter()?;
+        // Acquire: pairs with `recover`.
+        let context = owner.context.load(Ordering::Acquire);
+        // SAFETY: the context is retained until the device is dropped.
+        match unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result() {
+            Ok(()) | Err(DriverError(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => Ok(()),
+            Err(error) => Err(self.judge("let devices access each other", error)),
+        }
+    }
+
     pub fn name(&self) -> String {
         self.name.clone()
     }
@@ -196,7 +227,7 @@ impl Cuda {
         // Acquire: pairs with `recover`.
         let context = self.context.load(Ordering::Acquire);
         // SAFETY: the context is retained until the device is dropped.
-        unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))
+        unsafe { context::make_current(context) }.map_err(failed("enter a context"))
     }
 
     /// Makes the context current and locks the state.
@@ -243,13 +274,18 @@ impl Cuda {
         })
     }
 
+    /// The error of a request that the driver has no memory for.
+    fn out_of_memory(&self, asked: u64) -> Error {
+        let free = self.memory_info().map_or(0, |memory| memory.free);
+        Error::OutOfMemory { asked, free }
+    }
+
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
-        let free = self.memory_info()?.free;
         self.enter()?;
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the memory is released by `release`.
         unsafe { result::malloc_sync(length) }.map_err(|error| match error.0 {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
             _ => self.judge("allocate memory", error),
         })
     }
@@ -266,6 +302,8 @@ impl Cuda {
 
     pub fn load_module(&self, ptx: &str) -> Result<()> {
         let mut state = self.state()?;
+        // Not before there is a kernel: stacks take memory of the device, also from others who use it.
+        raise_stack()?;
         state.modules.extend(module::load(ptx)?);
         state.sources.push(ptx.to_owned());
         Ok(())
@@ -416,10 +454,12 @@ impl Cuda {
         // SAFETY: released when the device is dropped; just retained when made current.
         let context = unsafe {
             let context = result::primary_ctx::retain(self.device).map_err(not_recoverable)?;
-            result::ctx::set_current(context).map_err(not_recoverable)?;
+            context::make_current(context).map_err(not_recoverable)?;
             context
         };
-        raise_stack()?;
+        if !state.sources.is_empty() {
+            raise_stack()?;
+        }
         if let Some(bytes) = state.malloc_heap {
             set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
         }
@@ -499,8 +539,7 @@ fn retain(device: CUdevice) -> Result<CUcontext> {
     let context =
         unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
     // SAFETY: just retained.
-    unsafe { result::ctx::set_current(context) }.map_err(failed("enter a context"))?;
-    raise_stack()?;
+    unsafe { context::make_current(context) }.map_err(failed("enter a context"))?;
     Ok(context)
 }
 

@@ -4,7 +4,7 @@
 //! kernels. (CUDA driver API, "Virtual Memory Management".)
 
 use super::{Cuda, failed};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use cudarc::driver::sys::{self, CUresult};
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ impl Cuda {
         }
     }
 
-    fn location(&self) -> sys::CUmemLocation {
+    pub(super) fn location(&self) -> sys::CUmemLocation {
         sys::CUmemLocation {
             type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: self.ordinal.cast_signed(),
@@ -63,20 +63,20 @@ impl Cuda {
     }
 
     pub fn create_memory(&self, bytes: u64) -> Result<u64> {
-        let free = self.memory_info()?.free;
+        self.enter()?;
         let mut handle = 0;
         let properties = self.properties();
         // SAFETY: writes the handle to the variable; `release_memory` gives it back.
         unsafe { sys::cuMemCreate(&raw mut handle, size(bytes), &raw const properties, 0) }
             .result()
             .map_err(|error| match error.0 {
-                CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory { asked: bytes, free },
+                CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
                 _ => self.judge("allocate physical memory", error),
             })?;
         Ok(handle)
     }
 
-    pub unsafe fn release_memory(&self, handle: u64) {
+    pub unsafe fn release_memory(&self, handle: u64, _bytes: u64) {
         if self.enter().is_ok() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _released = unsafe { sys::cuMemRelease(handle) };
@@ -85,23 +85,31 @@ impl Cuda {
 
     pub unsafe fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<()> {
         self.enter()?;
-        let access = sys::CUmemAccessDesc {
-            location: self.location(),
-            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
         // SAFETY: as the caller promises: the addresses are reserved and free, and the handle has
         // that many bytes.
-        unsafe {
-            sys::cuMemMap(address, size(bytes), 0, handle, 0)
-                .result()
-                .map_err(|error| self.judge("map memory", error))?;
-            sys::cuMemSetAccess(address, size(bytes), &raw const access, 1)
-                .result()
-                .map_err(|error| {
-                    let _unmapped = sys::cuMemUnmap(address, size(bytes));
-                    self.judge("allow access to mapped memory", error)
-                })
-        }
+        unsafe { sys::cuMemMap(address, size(bytes), 0, handle, 0) }
+            .result()
+            .map_err(|error| self.judge("map memory", error))
+    }
+
+    pub unsafe fn allow_access(&self, address: u64, bytes: u64, peers: &[u32]) -> Result<()> {
+        self.enter()?;
+        let own = self.location();
+        let others = peers.iter().map(|peer| sys::CUmemLocation {
+            id: peer.cast_signed(),
+            ..own
+        });
+        let access: Vec<_> = std::iter::once(own)
+            .chain(others)
+            .map(|location| sys::CUmemAccessDesc {
+                location,
+                flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+            })
+            .collect();
+        // SAFETY: as the caller promises: memory is mapped in the whole range.
+        unsafe { sys::cuMemSetAccess(address, size(bytes), access.as_ptr(), access.len()) }
+            .result()
+            .map_err(|error| self.judge("allow access to mapped memory", error))
     }
 
     pub unsafe fn unmap(&self, address: u64, bytes: u64) -> Result<()> {

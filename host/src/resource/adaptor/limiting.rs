@@ -1,7 +1,7 @@
 //! Refuses more than so many bytes at once.
 
 use super::super::{DevicePointer, Error, Live, MAX_BYTES, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lets no more than so many bytes be handed out at once. Each block counts with its bytes rounded
@@ -91,5 +91,13 @@ impl<U: MemoryResource> MemoryResource for Limiting<U> {
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        let below = self.upstream.memory()?;
+        Ok(MemoryInfo {
+            free: below.free.min(self.limit.saturating_sub(self.used())),
+            total: below.total.min(self.limit),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Writes every call down, as CSV.
 
 use super::super::{DevicePointer, Error, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use parking_lot::Mutex;
 use scatterheap_trace::csv_format::HEADER;
 use std::collections::HashMap;
@@ -132,6 +132,10 @@ impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }
 

@@ -3,16 +3,20 @@
 //! An adaptor owns the resource below it, or shares it as an `Arc`. Wrong use is refused by the
 //! resource that owns the memory, and counted by none of them.
 
+mod by_size;
 mod fallback;
 mod limiting;
 mod logging;
 mod on_failure;
 mod statistics;
 mod tracking;
+mod waiting;
 
+pub use by_size::BySize;
 pub use fallback::Fallback;
 pub use limiting::Limiting;
 pub use logging::Logging;
 pub use on_failure::OnFailure;
 pub use statistics::{Counts, Statistics};
 pub use tracking::{Allocation, Report, Tracking};
+pub use waiting::{Waiter, Waiting};

@@ -1,7 +1,7 @@
 //! Asks what to do when memory is out.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use std::fmt;
 
 /// Calls a function when memory is out, which may free some; if it says so, the allocation is tried
@@ -62,6 +62,10 @@ where
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }
 

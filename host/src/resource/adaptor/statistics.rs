@@ -4,7 +4,7 @@
 //! is of all threads together.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thread_local::ThreadLocal;
 
@@ -126,5 +126,9 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }

@@ -1,7 +1,7 @@
 //! Who allocated what is still there.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
-use crate::device::{Device, Stream};
+use crate::device::{Device, MemoryInfo, Stream};
 use crate::size::Bytes;
 use parking_lot::Mutex;
 use std::backtrace::Backtrace;
@@ -118,6 +118,10 @@ impl<U: MemoryResource> MemoryResource for Tracking<U> {
 
     fn trim(&self) -> Result<u64> {
         self.upstream.trim()
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }
 

@@ -1,10 +1,18 @@
-//! Size classes: multiples of 256 B up to 2 KiB, then eight for each power of two, so that rounding
-//! adds an eighth at most.
+//! Size classes: multiples of 256 B up to 4 KiB, then 16 for each power of two up to 64 KiB, then 32. So
+//! rounding adds a sixteenth at most, and a thirty-second where most bytes are.
 
 use super::super::DEFAULT_ALIGNMENT;
 
-/// Classes for each power of two.
-const STEPS: u64 = 8;
+/// Classes for each power of two up to [`FINE_UNITS`].
+const STEPS: u64 = 16;
+/// Classes for each power of two beyond.
+const FINE_STEPS: u64 = 32;
+/// Units of 256 B from which on there are more classes.
+const FINE_UNITS: u64 = 256;
+/// The class of one unit more.
+const FINE_CLASS: u64 = STEPS * (FINE_UNITS / STEPS).ilog2() as u64 + STEPS;
+/// How far units are shifted in that class.
+const FINE_SHIFT: u64 = (FINE_UNITS / FINE_STEPS).ilog2() as u64;
 
 /// The class of blocks that have room for so many bytes, at least one.
 #[inline]
@@ -12,13 +20,17 @@ pub(super) fn class_of(bytes: u64) -> usize {
     let before = (bytes - 1) / DEFAULT_ALIGNMENT;
     let class = if before < STEPS {
         before
-    } else {
+    } else if before < FINE_UNITS {
         let shift = before.ilog2() - STEPS.ilog2();
         STEPS * u64::from(shift) + (before >> shift)
+    } else {
+        let shift = before.ilog2() - FINE_STEPS.ilog2();
+        let power = u64::from(shift) - FINE_SHIFT;
+        FINE_CLASS + FINE_STEPS * power + (before >> shift) - FINE_STEPS
     };
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "64 powers of two, 8 classes each"
+        reason = "64 powers of two, 32 classes each"
     )]
     {
         class as usize
@@ -31,9 +43,15 @@ pub(super) fn bytes_of(class: usize) -> u64 {
     let class = class as u64;
     let units = if class < STEPS {
         class + 1
-    } else {
+    } else if class < FINE_CLASS {
         let shift = class / STEPS - 1;
         (class % STEPS + STEPS + 1) << shift
+    } else {
+        let (power, step) = (
+            (class - FINE_CLASS) / FINE_STEPS,
+            (class - FINE_CLASS) % FINE_STEPS,
+        );
+        (step + FINE_STEPS + 1) << (power + FINE_SHIFT)
     };
     units * DEFAULT_ALIGNMENT
 }
@@ -45,19 +63,19 @@ mod tests {
     #[test]
     fn a_class_is_the_smallest_with_room() {
         let mut before = 0;
-        for class in 0..300 {
+        for class in 0..700 {
             let bytes = bytes_of(class);
             assert!(bytes > before);
             assert_eq!(class_of(before + 1), class);
             assert_eq!(class_of(bytes), class);
             assert!(
-                class < 8 || (bytes - before) * 8 <= before,
+                class < 16 || (bytes - before) * 16 <= before,
                 "{before} to {bytes}"
             );
             before = bytes;
         }
         assert_eq!(bytes_of(0), 256);
         assert_eq!(bytes_of(class_of(1 << 20)), 1 << 20);
-        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 17));
+        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 15));
     }
 }

@@ -3,8 +3,9 @@
 //! A request is rounded up to a size class. Each thread keeps free blocks by stream and class, and in
 //! the usual case takes one from there, or puts one there, without meeting another thread. What a
 //! thread has too much of goes to the *shelf* of the class, where all threads find it. If nothing is
-//! there the upstream is asked, and if that has no more, everything that is kept goes back to it,
-//! where it is merged, before it is asked again. Blocks that are too large to be kept, or aligned to
+//! there the upstream is asked. Before that gets more memory of the device, what is kept beyond a small
+//! share goes back to it, the largest blocks first (`caching/share.rs`). And if it has no more, everything
+//! goes back to it, where it is merged, before it is asked again. Blocks that are too large to be kept, or aligned to
 //! more than 256 bytes, go past the cache.
 //!
 //! A block that was freed on a stream is used on that stream again without any waiting. Only when a
@@ -15,6 +16,7 @@
 
 mod builder;
 mod classes;
+mod share;
 mod shelf;
 mod thread_cache;
 
@@ -22,15 +24,15 @@ pub use builder::CachingBuilder;
 
 use super::ledger::Ledger;
 use super::request::{check, check_stream};
-use super::{
-    DEFAULT_ALIGNMENT, DeviceMemory, DevicePointer, Error, Live, MemoryResource, Result, Segments,
-};
-use crate::device::{Device, Stream};
+use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
+use crate::device::{Device, MemoryInfo, Stream};
 use classes::{bytes_of, class_of};
 use parking_lot::{Mutex, RwLock};
+use share::PerThread;
 use shelf::Shelf;
 use spin::Yield;
 use spin::mutex::SpinMutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thread_cache::{Batch, ThreadCache, batch};
 use thread_local::ThreadLocal;
 
@@ -62,7 +64,9 @@ pub struct Caching<U: MemoryResource> {
     ledger: Ledger,
     shelves: Vec<Mutex<Shelf>>,
     threads: ThreadLocal<Own>,
-    bytes_per_thread: u64,
+    bytes_per_thread: PerThread,
+    /// Bytes that the upstream handed out.
+    held: AtomicU64,
     /// Held while blocks are moved between threads and shelves; alone by who takes everything back, so
     /// that all of it is found, and others then find what was given back.
     moving: RwLock<()>,
@@ -87,14 +91,6 @@ pub struct Usage {
     pub waits: u64,
 }
 
-impl Caching<Segments<DeviceMemory>> {
-    /// The usual one: keeps what it gets from [`Segments`] of the device's memory.
-    #[must_use]
-    pub fn of(device: &Device) -> Self {
-        Self::new(Segments::new(DeviceMemory::new(device)))
-    }
-}
-
 impl<U: MemoryResource> Caching<U> {
     /// Keeps what it gets from `upstream`; with the usual settings.
     #[must_use]
@@ -116,7 +112,8 @@ impl<U: MemoryResource> Caching<U> {
             ledger: Ledger::new("a cache"),
             shelves: (0..=class_of(largest)).map(shelf).collect(),
             threads: ThreadLocal::new(),
-            bytes_per_thread,
+            bytes_per_thread: PerThread::new(bytes_per_thread),
+            held: AtomicU64::new(0),
             moving: RwLock::new(()),
         }
     }
@@ -158,7 +155,7 @@ impl<U: MemoryResource> Caching<U> {
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
         let own = self.threads.get_or_default();
         let mut cache = own.0.lock();
-        if !cache.put(block, class, stream, self.bytes_per_thread) {
+        if !cache.put(block, class, stream, self.bytes_per_thread.now()) {
             drop(cache);
             self.make_room(own, block, class, stream);
         }
@@ -168,7 +165,7 @@ impl<U: MemoryResource> Caching<U> {
     #[cold]
     fn make_room(&self, own: &Own, block: DevicePointer, class: usize, stream: &Stream) {
         let _moving = self.moving.read_recursive();
-        let limits = (self.shelves.len(), self.bytes_per_thread);
+        let limits = (self.shelves.len(), self.bytes_per_thread.now());
         let taken_out = own.0.lock().make_room(block, class, stream, limits);
         self.shelve(taken_out);
     }
@@ -181,12 +178,28 @@ impl<U: MemoryResource> Caching<U> {
         }
     }
 
-    /// Asks the upstream; if that has no more, gives it back what is kept and asks again.
+    /// Asks the upstream; if that needs more memory, or has no more, gives it back what is kept and asks
+    /// again.
     fn request(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
-        match self.upstream.allocate(bytes, alignment, stream) {
-            Err(error) if error.is_out_of_memory() => self.press(bytes, alignment, stream),
-            requested => requested,
+        let block = match self.ask(bytes, alignment, stream) {
+            Err(error) if error.is_out_of_memory() => self.press(bytes, alignment, stream)?,
+            requested => requested?,
+        };
+        // Relaxed: a number that is compared with a share only.
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    fn ask(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        if let Some(block) = self.upstream.allocate_reserved(bytes, alignment, stream)? {
+            return Ok(block);
         }
+        if self.make_way()?
+            && let Some(block) = self.upstream.allocate_reserved(bytes, alignment, stream)?
+        {
+            return Ok(block);
+        }
+        self.upstream.allocate(bytes, alignment, stream)
     }
 
     /// Asks the upstream until it has enough, or there is nothing left to give back to it. One thread
@@ -194,12 +207,19 @@ impl<U: MemoryResource> Caching<U> {
     #[cold]
     fn press(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         let _alone = self.moving.write();
+        self.bytes_per_thread.shrink();
         loop {
             match self.upstream.allocate(bytes, alignment, stream) {
                 Err(error) if error.is_out_of_memory() && self.give_back()? > 0 => (),
                 requested => return requested,
             }
         }
+    }
+
+    /// Lets threads keep so many bytes of each stream from now on: the
+    /// [setting](CachingBuilder::bytes_per_thread), for a resource that is in use.
+    pub fn set_bytes_per_thread(&self, bytes: u64) {
+        self.bytes_per_thread.set(bytes);
     }
 
     /// Takes out everything that is kept.
@@ -216,16 +236,31 @@ impl<U: MemoryResource> Caching<U> {
 
     /// Gives everything that is kept back to the upstream; its bytes. The caller moves blocks alone.
     fn give_back(&self) -> Result<u64> {
+        self.return_all(self.drain())
+    }
+
+    /// Gives blocks back to the upstream; their bytes.
+    fn return_all(&self, batches: Vec<Batch>) -> Result<u64> {
         let mut bytes = 0;
-        for batch in self.drain() {
+        for batch in batches {
             for block in batch.blocks {
                 let size = bytes_of(batch.class);
-                self.upstream
-                    .deallocate(block, size, DEFAULT_ALIGNMENT, &batch.stream)?;
+                self.return_one(block, (size, DEFAULT_ALIGNMENT), &batch.stream)?;
                 bytes += size;
             }
         }
         Ok(bytes)
+    }
+
+    fn return_one(
+        &self,
+        block: DevicePointer,
+        (bytes, alignment): (u64, u64),
+        stream: &Stream,
+    ) -> Result<()> {
+        // Relaxed: as in `request`.
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.upstream.deallocate(block, bytes, alignment, stream)
     }
 
     /// Gets blocks from the upstream in advance: so many of so many bytes each, for work on `stream`.
@@ -245,6 +280,8 @@ impl<U: MemoryResource> Caching<U> {
             })?;
             for _ in 0..*count {
                 let block = self.upstream.allocate(bytes_of(class), alignment, stream)?;
+                // Relaxed: as in `request`.
+                self.held.fetch_add(bytes_of(class), Ordering::Relaxed);
                 self.shelves[class].lock().put(stream, vec![block]);
             }
         }
@@ -337,7 +374,7 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
                 self.keep(pointer, class, stream);
                 Ok(())
             }
-            None => self.upstream.deallocate(pointer, bytes, alignment, stream),
+            None => self.return_one(pointer, (bytes, alignment), stream),
         }
     }
 
@@ -351,6 +388,10 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
         let given = self.give_back()?;
         // The upstream's own memory may be all of it: what went up is not counted twice.
         Ok(given.max(self.upstream.trim()?))
+    }
+
+    fn memory(&self) -> Result<MemoryInfo> {
+        self.upstream.memory()
     }
 }
 
@@ -367,7 +408,7 @@ impl<U: MemoryResource> Drop for Caching<U> {
         for (block, bytes, alignment) in left {
             let bytes = self.class(bytes, alignment).map_or(bytes, bytes_of);
             // An error has nobody to go to.
-            let _failed = self.upstream.deallocate(block, bytes, alignment, &stream);
+            let _failed = self.return_one(block, (bytes, alignment), &stream);
         }
         let _failed = self.give_back();
     }

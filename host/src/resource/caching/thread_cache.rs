@@ -5,6 +5,7 @@
 use super::super::DevicePointer;
 use super::classes::bytes_of;
 use crate::device::Stream;
+use std::ops::Range;
 
 /// Blocks that a thread keeps of one class and stream at most.
 const MOST_BLOCKS: u64 = 64;
@@ -154,6 +155,37 @@ impl ThreadCache {
     /// Takes everything out.
     pub fn drain(&mut self) -> Vec<Batch> {
         self.streams.drain(..).flat_map(StreamBins::drain).collect()
+    }
+
+    /// Takes out what is of some classes.
+    pub fn drain_classes(&mut self, classes: Range<usize>) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for bins in &mut self.streams {
+            for class in classes.clone() {
+                let blocks = &mut bins.bins[class];
+                if blocks.is_empty() {
+                    continue;
+                }
+                let blocks = std::mem::take(blocks);
+                bins.bytes -= bytes_of(class) * blocks.len() as u64;
+                let stream = bins.stream.clone();
+                batches.push(Batch {
+                    stream,
+                    class,
+                    blocks,
+                });
+            }
+        }
+        batches
+    }
+
+    /// Adds the number of blocks of each class.
+    pub fn count(&self, blocks: &mut [u64]) {
+        for bins in &self.streams {
+            for (count, bin) in blocks.iter_mut().zip(&bins.bins) {
+                *count += bin.len() as u64;
+            }
+        }
     }
 
     /// Bytes of all blocks.

@@ -1,0 +1,122 @@
+//! Programs in C and C++ that are built against the header and linked with the library, on the CPU and on the first GPU
+//! if there is one.
+
+mod build;
+
+use build::library;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const HEADER: &str = include_str!("../../include/scatterheap.h");
+const SOURCES: [&str; 2] = [
+    include_str!("../../src/interface.rs"),
+    include_str!("../../src/torch.rs"),
+];
+
+/// Builds a program; none if there is no such compiler.
+fn compile(compiler: &str, source: &str, flags: &[&str], directory: &TempDir) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = directory.path().join(format!("{compiler}-{source}"));
+    let output = Command::new(compiler)
+        .args(flags)
+        .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
+        .arg(root.join("../include"))
+        .arg(root.join("tests/programs").join(source))
+        .arg("-L")
+        .arg(library())
+        .args(["-lscatterheap", "-o"])
+        .arg(&program)
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("skipped: {source} with the C interface ({compiler}: {error})");
+            return None;
+        }
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{source}: {errors}");
+    Some(program)
+}
+
+/// Runs a program on every kind of device that there is.
+fn run(program: &Path) {
+    let gpus = scatterheap_host::Device::gpu_count();
+    let devices: &[&str] = if gpus > 0 {
+        &["cpu", "cuda:0"]
+    } else {
+        &["cpu"]
+    };
+    if gpus == 0 {
+        println!("skipped: the C interface on a GPU (no GPU found)");
+    }
+    for device in devices {
+        let output = Command::new(program)
+            .arg(device)
+            .env("LD_LIBRARY_PATH", library())
+            .env_remove("SCATTERHEAP_DEVICE")
+            .output()
+            .expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{} on {device}: {}: {printed}",
+            program.display(),
+            output.status
+        );
+        assert!(!printed.is_empty());
+    }
+}
+
+#[test]
+fn the_interface_does_what_the_header_says() {
+    let directory = TempDir::new().expect("a directory");
+    // Its extension makes it C for one compiler and the flag C++ for the other.
+    for (compiler, flags) in [
+        ("cc", &["-std=gnu11"][..]),
+        ("c++", &["-std=gnu++17", "-x", "c++"]),
+    ] {
+        if let Some(program) = compile(compiler, "interface.c", flags, &directory) {
+            run(&program);
+        }
+    }
+}
+
+#[test]
+fn failures_are_exceptions_for_those_who_ask() {
+    let directory = TempDir::new().expect("a directory");
+    if let Some(program) = compile("c++", "exceptions.cpp", &["-std=gnu++17"], &directory) {
+        run(&program);
+    }
+}
+
+/// Names that begin like those of the interface, each up to its bracket, in text after `before`.
+fn functions<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
+    text.match_indices(before)
+        .filter_map(|(place, _)| {
+            let name = text[place + before.len()..].split('(').next()?;
+            let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+            (name.starts_with("scatterheap_") && name.chars().all(is_name)).then_some(name)
+        })
+        .collect()
+}
+
+#[test]
+fn the_header_declares_what_is_exported() {
+    let mut exported = BTreeSet::new();
+    for source in SOURCES {
+        exported.extend(functions(source, "extern \"C\" fn "));
+        exported.extend(functions(source, "extern \"C-unwind\" fn "));
+    }
+    let declarations: Vec<&str> = HEADER
+        .lines()
+        .filter(|line| line.ends_with(");") && !line.starts_with([' ', '*']))
+        .collect();
+    let declarations = declarations.join("\n");
+    let mut declared = functions(&declarations, " ");
+    declared.extend(functions(&declarations, " *"));
+    assert_eq!(exported, declared);
+    assert!(exported.len() > 15, "{exported:?}");
+}

@@ -1,0 +1,161 @@
+/* Uses every function of scatterheap.h, well and wrongly, on the device of its argument. Built as C and as C++. */
+#include <scatterheap.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define EXPECT(condition)                                                                                            \
+    do {                                                                                                             \
+        if (!(condition)) {                                                                                          \
+            printf("line %d: not so: %s; last error: %s\n", __LINE__, #condition, scatterheap_last_error());         \
+            failures++;                                                                                              \
+        }                                                                                                            \
+    } while (0)
+
+/* Whether the last error names something. */
+static int said(const char *word) {
+    if (strstr(scatterheap_last_error(), word)) return 1;
+    printf("the last error does not say `%s`: %s\n", word, scatterheap_last_error());
+    return 0;
+}
+
+static void blocks(const char *device) {
+    scatterheap_resource *memory = scatterheap_create(device, "statistics,tracking,limit=64MiB,caching");
+    EXPECT(memory != NULL);
+    void *first = scatterheap_allocate(memory, 1000, 256, NULL);
+    void *second = scatterheap_allocate(memory, 1000, SCATTERHEAP_ALIGNMENT, NULL);
+    EXPECT(first && second && first != second);
+    EXPECT((uintptr_t)first % SCATTERHEAP_ALIGNMENT == 0);
+    if (strncmp(device, "cpu", 3) == 0) {
+        memset(first, 1, 1000);
+        memset(second, 2, 1000);
+        EXPECT(((char *)first)[999] == 1);
+    }
+
+    scatterheap_statistics statistics;
+    EXPECT(scatterheap_get_statistics(memory, &statistics) == 0);
+    EXPECT(statistics.live_blocks == 2 && statistics.live_bytes == 2000);
+    EXPECT(statistics.allocations == 2 && statistics.peak_bytes == 2000 && statistics.failures == 0);
+    EXPECT(statistics.reserved_bytes >= 2048 && statistics.free_pieces >= 1);
+    EXPECT(statistics.peak_reserved_bytes == statistics.reserved_bytes);
+    scatterheap_place places[4];
+    size_t count = scatterheap_places(memory, places, 4);
+    EXPECT(count >= 2 && count <= 4 && places[0].begins_segment == 1);
+    EXPECT(places[count - 1].is_free == 1);
+
+    char text[4096];
+    size_t length = scatterheap_report(memory, text, sizeof text);
+    EXPECT(length == strlen(text) && strstr(text, "2 blocks of 1.95 KiB are live"));
+    EXPECT(scatterheap_report(memory, text, 5) == length && strlen(text) == 4);
+    EXPECT(scatterheap_report(memory, NULL, 0) == length);
+
+    EXPECT(scatterheap_record_stream(memory, first, NULL) == 0);
+    EXPECT(scatterheap_deallocate(memory, first, 1000, 256, NULL) == 0);
+    EXPECT(scatterheap_deallocate(memory, second, 1000, 256, NULL) == 0);
+    EXPECT(scatterheap_allocate(memory, 1000, 256, NULL) == second);
+    uint64_t given = 0;
+    EXPECT(scatterheap_trim(memory, &given) == 0);
+    EXPECT(scatterheap_flush(memory) == 0);
+    EXPECT(scatterheap_destroy(memory) == 0); /* With a block that is live. */
+}
+
+static void peak(const char *device) {
+    scatterheap_resource *memory = scatterheap_create(device, "device");
+    void *block = scatterheap_allocate(memory, 1000, 256, NULL);
+    EXPECT(block);
+    EXPECT(scatterheap_deallocate(memory, block, 1000, 256, NULL) == 0);
+    scatterheap_statistics statistics;
+    EXPECT(scatterheap_get_statistics(memory, &statistics) == 0);
+    EXPECT(statistics.reserved_bytes == 0 && statistics.peak_reserved_bytes >= 1000);
+    EXPECT(scatterheap_destroy(memory) == 0);
+}
+
+static void misuse(const char *device) {
+    scatterheap_resource *memory = scatterheap_create(device, "limit=1MiB,caching");
+    void *block = scatterheap_allocate(memory, 1000, 256, NULL);
+    EXPECT(block);
+    EXPECT(scatterheap_deallocate(memory, block, 2000, 256, NULL) == -1 && said("1000 B"));
+    EXPECT(scatterheap_deallocate(memory, (char *)block + 256, 1000, 256, NULL) == -1 && said("did not hand it out"));
+    EXPECT(scatterheap_deallocate(memory, block, 1000, 256, NULL) == 0);
+    EXPECT(scatterheap_deallocate(memory, block, 1000, 256, NULL) == -1 && said("has it back already"));
+    EXPECT(scatterheap_deallocate(memory, NULL, 1000, 256, NULL) == -1 && said("NULL"));
+    EXPECT(!scatterheap_allocate(memory, 0, 256, NULL) && said("0 bytes"));
+    EXPECT(!scatterheap_allocate(memory, SIZE_MAX, 256, NULL) && said("asked for"));
+    EXPECT(!scatterheap_allocate(memory, 1000, 3, NULL) && said("power of two"));
+    EXPECT(!scatterheap_allocate(memory, 2 << 20, 256, NULL));
+    EXPECT(strncmp(scatterheap_last_error(), "out of memory", 13) == 0);
+    EXPECT(!scatterheap_allocate(NULL, 1000, 256, NULL) && said("NULL"));
+    EXPECT(scatterheap_get_statistics(memory, NULL) == -1 && said("NULL"));
+    EXPECT(scatterheap_reset(memory) == -1 && said("arena"));
+    EXPECT(scatterheap_places(memory, NULL, 3) == SIZE_MAX && said("NULL"));
+    EXPECT(scatterheap_destroy(memory) == 0);
+    EXPECT(scatterheap_destroy(memory) == -1 && said("destroyed"));
+    EXPECT(!scatterheap_allocate(memory, 1000, 256, NULL) && said("destroyed"));
+    EXPECT(scatterheap_report(memory, NULL, 0) == SIZE_MAX && said("destroyed"));
+    EXPECT(scatterheap_destroy(NULL) == -1 && said("NULL"));
+
+    EXPECT(!scatterheap_create(device, "cashing") && said("`cashing`"));
+    EXPECT(!scatterheap_create("tpu", "caching") && said("`tpu`"));
+    EXPECT(!scatterheap_create(NULL, "caching") && said("NULL"));
+    EXPECT(!scatterheap_create(device, "\xff\xfe") && said("UTF-8"));
+    EXPECT(!scatterheap_create(device, "trace=/no/such/directory/file,caching") && said("another file"));
+}
+
+static void arena(const char *device) {
+    scatterheap_resource *memory = scatterheap_create(device, "arena=16MiB");
+    void *first = scatterheap_allocate(memory, 1000, 256, NULL);
+    void *second = scatterheap_allocate(memory, 1000, 256, NULL);
+    EXPECT(first && second == (void *)((char *)first + 1024));
+    EXPECT(scatterheap_reset(memory) == 0);
+    EXPECT(scatterheap_allocate(memory, 1000, 256, NULL) == first);
+    EXPECT(scatterheap_places(memory, NULL, 0) == 0);
+    EXPECT(scatterheap_destroy(memory) == 0);
+}
+
+/* The default resource of device 0. */
+static void torch(void) {
+    EXPECT(scatterheap_configure_default("nonsense") == -1 && said("nonsense"));
+    EXPECT(scatterheap_configure_default("statistics,limit=1GiB,caching") == 0);
+    EXPECT(!scatterheap_torch_allocate(0, 0, NULL));
+    scatterheap_torch_free(NULL, 0, 0, NULL);
+    EXPECT(!scatterheap_torch_allocate(1000, -1, NULL) && said("-1"));
+    void *block = scatterheap_torch_allocate(1000, 0, NULL);
+    EXPECT(block);
+    scatterheap_resource *memory = scatterheap_default(0);
+    scatterheap_statistics statistics;
+    EXPECT(memory && memory == scatterheap_default(0));
+    EXPECT(scatterheap_configure_default("caching") == -1 && said("before the first use"));
+    EXPECT(scatterheap_configure_default("statistics,limit=1GiB,caching") == 0);
+    scatterheap_torch_record_stream(block, NULL);
+    scatterheap_torch_record_stream(NULL, NULL);
+    scatterheap_torch_free(block, 999, 0, NULL);
+    EXPECT(said("999 B"));
+    scatterheap_torch_free(block, 1000, 0, NULL);
+    EXPECT(scatterheap_get_statistics(memory, &statistics) == 0);
+    EXPECT(statistics.live_blocks == 0 && statistics.allocations == 1 && statistics.failures == 1);
+    EXPECT(!scatterheap_torch_allocate((size_t)2 << 30, 0, NULL) && said("out of memory"));
+    scatterheap_torch_empty_cache();
+    EXPECT(scatterheap_get_statistics(memory, &statistics) == 0 && statistics.reserved_bytes == 0);
+    EXPECT(scatterheap_destroy(memory) == -1 && said("as long as the process"));
+    EXPECT(!scatterheap_default(1000) && said("1000"));
+    block = scatterheap_torch_allocate_or_throw(1000, 0, NULL);
+    EXPECT(block);
+    scatterheap_torch_free(block, 1000, 0, NULL);
+}
+
+int main(int count, char **arguments) {
+    const char *device = count > 1 ? arguments[1] : "auto";
+    printf("scatterheap %s, %d GPUs, on %s\n", scatterheap_version(), scatterheap_gpu_count(), device);
+    EXPECT(strcmp(scatterheap_last_error(), "") == 0);
+    if (strncmp(device, "cpu", 3) == 0) setenv("SCATTERHEAP_DEVICE", device, 1);
+    blocks(device);
+    peak(device);
+    misuse(device);
+    arena(device);
+    torch();
+    printf(failures ? "%d expectations failed\n" : "all as expected\n", failures);
+    return failures != 0;
+}

@@ -1,0 +1,336 @@
+//! What is behind a handle: a memory resource, the streams it was used with, and what can be asked about it.
+
+use crate::composition::Composition;
+use crate::error::{Error, Result};
+use crate::exit;
+use crate::figures::{Figures, Place};
+use crate::layers::Layers;
+use crate::streams::Streams;
+use parking_lot::Mutex;
+use scatterheap_host::resource::adaptor::Report;
+use scatterheap_host::resource::{DevicePointer, MemoryResource};
+use scatterheap_host::size::Bytes;
+use scatterheap_host::{Device, KeptContext, Selector, Stream};
+use std::collections::HashMap;
+use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A memory resource for callers in other languages. Streams are handles of CUDA (0 is the default stream), which
+/// must not be destroyed before the resource is dropped; on the CPU they only tell streams apart.
+pub struct Resource {
+    device: Device,
+    composition: Composition,
+    layers: Layers,
+    used_by_others: UsedByOthers,
+    /// Dropped last, as the memory above may still wait for them.
+    streams: Streams,
+}
+
+/// Streams, other than its own, that a block was used on, until it is deallocated.
+#[derive(Default)]
+struct UsedByOthers {
+    blocks: Mutex<HashMap<DevicePointer, Vec<Stream>>>,
+    /// How many blocks there are, so that the usual deallocation takes no lock.
+    count: AtomicUsize,
+}
+
+impl UsedByOthers {
+    fn insert(&self, pointer: DevicePointer, stream: &Stream) {
+        let mut blocks = self.blocks.lock();
+        let streams = blocks.entry(pointer).or_default();
+        if !streams.contains(stream) {
+            streams.push(stream.clone());
+        }
+        // Relaxed: whoever deallocates the block was told of it by the thread that is here now, after this.
+        self.count.store(blocks.len(), Ordering::Relaxed);
+    }
+
+    fn remove(&self, pointer: DevicePointer) -> Vec<Stream> {
+        // Relaxed: as above.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut blocks = self.blocks.lock();
+        let streams = blocks.remove(&pointer).unwrap_or_default();
+        self.count.store(blocks.len(), Ordering::Relaxed);
+        streams
+    }
+}
+
+impl Resource {
+    /// A resource on the device that a selector such as `auto`, `cpu` or `cuda:0` names.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, or not enough memory, or one of the texts means nothing.
+    pub fn new(selector: &str, composition: &str) -> Result<Arc<Self>> {
+        let _context = KeptContext::of_this_thread();
+        let selector: Selector = selector.parse()?;
+        Self::on(&Device::open(&selector, &[])?, composition.parse()?)
+    }
+
+    /// A resource on a device.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, or a file cannot be made.
+    pub fn on(device: &Device, composition: Composition) -> Result<Arc<Self>> {
+        let _context = KeptContext::of_this_thread();
+        let layers = Layers::build(&composition, device)?;
+        let resource = Arc::new(Self {
+            device: device.clone(),
+            composition,
+            layers,
+            used_by_others: UsedByOthers::default(),
+            streams: Streams::default(),
+        });
+        if resource.layers.has_log() {
+            exit::flush_at_exit(&resource);
+        }
+        Ok(resource)
+    }
+
+    /// The device that the memory is on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What it is made of.
+    pub fn composition(&self) -> &Composition {
+        &self.composition
+    }
+
+    /// Allocates a block for work on a stream.
+    ///
+    /// # Errors
+    ///
+    /// As for [`MemoryResource::allocate`], and for the per-thread default stream.
+    #[inline]
+    pub fn allocate(&self, bytes: u64, alignment: u64, stream: u64) -> Result<DevicePointer> {
+        let _context = KeptContext::of_this_thread();
+        self.streams.with(&self.device, stream, |stream| {
+            Ok(self.layers.memory.allocate(bytes, alignment, stream)?)
+        })
+    }
+
+    /// Takes a block back, after the work on a stream, and on those that were recorded for it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`MemoryResource::deallocate`], and for the per-thread default stream.
+    #[inline]
+    pub fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: u64,
+    ) -> Result<()> {
+        let _context = KeptContext::of_this_thread();
+        self.streams.with(&self.device, stream, |stream| {
+            for other in self.used_by_others.remove(pointer) {
+                if other != *stream {
+                    stream.wait(&other.record()?)?;
+                }
+            }
+            let memory = &self.layers.memory;
+            Ok(memory.deallocate(pointer, bytes, alignment, stream)?)
+        })
+    }
+
+    /// Notes that a block is also used on another stream than that on which it will be deallocated, which then
+    /// waits for the other one.
+    ///
+    /// # Errors
+    ///
+    /// For the per-thread default stream.
+    pub fn record_stream(&self, pointer: DevicePointer, stream: u64) -> Result<()> {
+        self.streams.with(&self.device, stream, |stream| {
+            self.used_by_others.insert(pointer, stream);
+            Ok(())
+        })
+    }
+
+    /// Gives what is kept for later back to the device; its bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn trim(&self) -> Result<u64> {
+        let _context = KeptContext::of_this_thread();
+        Ok(self.layers.memory.trim()?)
+    }
+
+    /// Takes all blocks of an arena back at once.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn reset(&self) -> Result<()> {
+        let arena = self.layers.lone_arena();
+        let arena = arena.ok_or_else(|| Error::NotAnArena(self.composition.to_string()))?;
+        let _context = KeptContext::of_this_thread();
+        arena.reset();
+        Ok(())
+    }
+
+    /// Writes what traces have in memory.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be written.
+    pub fn flush(&self) -> Result<()> {
+        self.layers.flush()
+    }
+
+    /// What is counted.
+    pub fn figures(&self) -> Figures {
+        self.layers.figures()
+    }
+
+    /// How the memory lies, by address; empty where no part has segments.
+    pub fn places(&self) -> Vec<Place> {
+        self.layers.places()
+    }
+
+    /// What is not deallocated yet, if it is tracked.
+    pub fn tracked(&self) -> Option<Report> {
+        self.layers.tracked()
+    }
+
+    /// Figures, and blocks if they are tracked, for people.
+    pub fn report(&self) -> String {
+        let mut text = format!("{} on {}\n", self.composition, self.device);
+        for (name, value) in self.figures().known() {
+            let _ = if name.ends_with("bytes") {
+                writeln!(text, "{name}: {}", Bytes(value))
+            } else {
+                writeln!(text, "{name}: {value}")
+            };
+        }
+        if let Some(tracked) = self.tracked() {
+            let _ = write!(text, "{tracked}");
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "Resource({} on {})",
+            self.composition, self.device
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(composition: &str) -> Arc<Resource> {
+        Resource::new("cpu", composition).expect("a resource")
+    }
+
+    #[test]
+    fn each_composition_hands_out_memory_and_takes_it_back() {
+        for composition in [
+            "default",
+            "remapping",
+            "caching,remapping",
+            "caching",
+            "segments",
+            "device",
+            "slab",
+            "buddy=1MiB",
+            "pool=4KiBx4",
+            "arena=1MiB",
+            "statistics,tracking=backtraces,limit=1MiB,caching",
+            "caching,slab",
+            "caching,segments,limit=128MiB,device",
+        ] {
+            let resource = resource(composition);
+            let block = resource.allocate(1000, 256, 0).expect("memory");
+            let figures = resource.figures();
+            assert_eq!((figures.live_blocks, figures.live_bytes), (1, 1000));
+            assert!(resource.deallocate(block, 999, 256, 0).is_err());
+            resource
+                .deallocate(block, 1000, 256, 0)
+                .expect("handed out");
+            assert!(resource.deallocate(block, 1000, 256, 0).is_err());
+            assert_eq!(resource.figures().live_blocks, 0, "{composition}");
+        }
+    }
+
+    #[test]
+    fn figures_and_places_say_what_happened() {
+        let resource = resource("statistics,tracking,caching");
+        let block = resource.allocate(1 << 20, 256, 0).expect("memory");
+        let figures = resource.figures();
+        assert_eq!((figures.allocations, figures.peak_bytes), (1, 1 << 20));
+        let (reserved, free) = (figures.reserved_bytes, figures.free_bytes);
+        assert_eq!(free, reserved - (1 << 20));
+        let places = resource.places();
+        assert_eq!(places.len(), 2);
+        assert_eq!((places[0].address, places[0].is_free), (block.address(), 0));
+        assert_eq!((places[1].bytes, places[1].is_free), (free, 1));
+        let report = resource.report();
+        assert!(report.contains("peak_bytes: 1 MiB\n"), "{report}");
+        assert!(report.contains("1 blocks of 1 MiB are live"), "{report}");
+        resource
+            .deallocate(block, 1 << 20, 256, 0)
+            .expect("handed out");
+        assert_eq!(resource.figures().kept_bytes, 1 << 20);
+        assert_eq!(resource.trim().expect("trimmed"), reserved);
+        assert_eq!(resource.places(), []);
+    }
+
+    #[test]
+    fn only_a_lone_arena_is_reset() {
+        let arena = resource("arena=1MiB");
+        let first = arena.allocate(1000, 256, 0).expect("memory");
+        arena.allocate(1000, 256, 0).expect("memory");
+        arena.reset().expect("an arena");
+        assert_eq!(arena.figures().live_blocks, 0);
+        assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), first);
+        for other in ["caching", "statistics,arena=1MiB"] {
+            let error = resource(other).reset().expect_err(other);
+            assert!(error.to_string().contains(other), "{error}");
+        }
+    }
+
+    #[test]
+    fn recorded_streams_are_forgotten_with_the_block() {
+        let resource = resource("caching");
+        let block = resource.allocate(1000, 256, 0).expect("memory");
+        resource.record_stream(block, 0x500).expect("a stream");
+        resource.record_stream(block, 0x500).expect("a stream");
+        resource.record_stream(block, 0x600).expect("a stream");
+        assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 2);
+        resource
+            .deallocate(block, 1000, 256, 0)
+            .expect("handed out");
+        assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_trace_is_written() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("trace.csv");
+        let resource = resource(&format!("trace={},caching", file.display()));
+        let block = resource.allocate(1000, 256, 0).expect("memory");
+        resource
+            .deallocate(block, 1000, 256, 0)
+            .expect("handed out");
+        resource.flush().expect("written");
+        let lines = std::fs::read_to_string(&file).expect("a file");
+        let expected = "thread,operation,id,size,alignment\n0,malloc,0,1000,256\n0,free,0,,\n";
+        assert_eq!(lines, expected);
+        let missing = format!("trace={}/no/file,caching", directory.path().display());
+        let error = Resource::new("cpu", &missing).expect_err("no such directory");
+        assert!(error.to_string().contains("name another file"), "{error}");
+    }
+}

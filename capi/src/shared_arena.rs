@@ -1,0 +1,67 @@
+//! An arena that many may use and one may empty.
+
+use parking_lot::RwLock;
+use scatterheap_host::resource::{Arena, DevicePointer, Live, MemoryResource, Result};
+use scatterheap_host::{Device, Stream};
+
+/// An [`Arena`] behind a lock, which is held alone while it is emptied.
+#[derive(Debug)]
+pub struct SharedArena {
+    device: Device,
+    arena: RwLock<Arena>,
+}
+
+impl SharedArena {
+    /// An arena of at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Arena::new`].
+    pub fn new(device: &Device, most: u64) -> Result<Self> {
+        Ok(Self {
+            device: device.clone(),
+            arena: RwLock::new(Arena::new(device, most)?),
+        })
+    }
+
+    /// Takes all blocks back at once.
+    pub fn reset(&self) {
+        self.arena.write().reset();
+    }
+
+    /// Bytes that are mapped, and those behind which all is free.
+    pub fn committed_and_used(&self) -> (u64, u64) {
+        let arena = self.arena.read();
+        (arena.committed(), arena.used())
+    }
+}
+
+impl MemoryResource for SharedArena {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        self.arena.read().allocate(bytes, alignment, stream)
+    }
+
+    fn deallocate(
+        &self,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        self.arena
+            .read()
+            .deallocate(pointer, bytes, alignment, stream)
+    }
+
+    fn live(&self) -> Live {
+        self.arena.read().live()
+    }
+
+    fn trim(&self) -> Result<u64> {
+        self.arena.read().trim()
+    }
+}

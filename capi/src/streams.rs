@@ -1,0 +1,87 @@
+//! Streams that others made, as the resources know them.
+//!
+//! Each thread has its own list, so that the usual call finds its stream without meeting another thread, and without
+//! allocating one anew.
+//!
+//! What is promised about foreign streams rests on what their owner promises: that a stream is not destroyed before
+//! the resource is. Resources record an event on a stream when its memory goes to another stream, which may be long
+//! after its last use.
+
+use crate::error::{Error, Result};
+use scatterheap_host::{Device, Stream};
+use std::cell::RefCell;
+use thread_local::ThreadLocal;
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: u64 = 2;
+/// The most streams that a thread remembers. `PyTorch` has 32 of each priority for each device.
+const MOST: usize = 128;
+
+/// The streams that were used with a resource.
+#[derive(Debug, Default)]
+pub struct Streams(ThreadLocal<RefCell<Vec<(u64, Stream)>>>);
+
+impl Streams {
+    /// Calls `body` with the stream of this handle.
+    ///
+    /// # Errors
+    ///
+    /// If it is the per-thread stream, and those of the body.
+    #[inline]
+    pub fn with<T>(
+        &self,
+        device: &Device,
+        handle: u64,
+        body: impl FnOnce(&Stream) -> Result<T>,
+    ) -> Result<T> {
+        let mut known = self.0.get_or_default().borrow_mut();
+        match known.first() {
+            Some((first, stream)) if *first == handle => body(stream),
+            _ => {
+                find(&mut known, device, handle)?;
+                body(&known[0].1)
+            }
+        }
+    }
+}
+
+/// Puts the stream to the front of the list.
+#[cold]
+fn find(known: &mut Vec<(u64, Stream)>, device: &Device, handle: u64) -> Result<()> {
+    if handle == PER_THREAD && device.is_gpu() {
+        return Err(Error::PerThreadStream);
+    }
+    let place = known.iter().position(|(other, _)| *other == handle);
+    let entry = match place {
+        Some(place) => known.remove(place),
+        // SAFETY: whoever calls the interface promises that streams outlive the resource, and it is not the
+        // per-thread stream.
+        None => (handle, unsafe { Stream::adopt(device, handle) }),
+    };
+    known.insert(0, entry);
+    known.truncate(MOST);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_is_the_same_stream_each_time() {
+        let device = Device::cpu();
+        let streams = Streams::default();
+        let id = |handle| streams.with(&device, handle, |stream| Ok(stream.id()));
+        let ids: Vec<_> = (0..2 * MOST as u64)
+            .map(|handle| id(handle << 8).expect("a stream"))
+            .collect();
+        for (handle, expected) in ids.iter().enumerate().rev() {
+            assert_eq!(id((handle as u64) << 8).expect("a stream"), *expected);
+        }
+        assert_eq!(ids[0], 0, "the default stream");
+        assert_eq!(id(1).expect("a stream"), 0, "its other name");
+        assert_ne!(ids[1], ids[2]);
+        let known = streams.0.get_or_default().borrow().len();
+        assert_eq!(known, MOST);
+    }
+}

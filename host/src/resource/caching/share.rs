@@ -1,0 +1,159 @@
+//! How much may be kept: a share of what there is, and less when memory runs short.
+//!
+//! What is kept in one size cannot serve another one, so it is looked at whenever the upstream would have
+//! to get more memory. What is kept beyond the share goes back then, the largest blocks first: they are
+//! most of the bytes, and are asked for least often. When the device is nearly full nothing is kept then, and
+//! threads keep less from then on, until there is room again.
+//!
+//! Large blocks have a share of their own, as they may have to be stitched if they are not kept.
+
+use super::classes::{bytes_of, class_of};
+use super::thread_cache::Batch;
+use super::{Caching, MemoryResource, Result};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The share of what the upstream handed out that may be kept when it needs more: one over this.
+const SPARE_SHARE: u64 = 64;
+/// As much may be kept in any case, so that threads that begin do not take from others what these are about
+/// to use.
+const LEAST_SHARE: u64 = 32 << 20;
+/// Blocks of at least this many bytes are costly to put together. Of them so much may be kept as is
+/// little for the device: one over this of its memory.
+const LARGE: u64 = 2 << 20;
+const LARGE_SHARE: u64 = 64;
+/// How many times the share is so much that everything goes back.
+const MUCH: u64 = 2;
+/// A device is nearly full if less than one over this of its memory is free.
+const FULL_SHARE: u64 = 10;
+/// Threads keep one over this of what they may when the device is nearly full.
+const PRESSED_SHARE: u64 = 8;
+
+/// Bytes that a thread may keep of each stream.
+#[derive(Debug)]
+pub(super) struct PerThread {
+    usual: AtomicU64,
+    now: AtomicU64,
+}
+
+impl PerThread {
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            usual: AtomicU64::new(bytes),
+            now: AtomicU64::new(bytes),
+        }
+    }
+
+    /// How much it is now.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        // Relaxed, here and below: a limit that changes a little later does no harm.
+        self.now.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, bytes: u64) {
+        self.usual.store(bytes, Ordering::Relaxed);
+        self.now.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Memory runs short.
+    pub fn shrink(&self) {
+        let usual = self.usual.load(Ordering::Relaxed);
+        self.now.store(usual / PRESSED_SHARE, Ordering::Relaxed);
+    }
+
+    /// There is room again.
+    pub fn restore(&self) {
+        self.now
+            .store(self.usual.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl<U: MemoryResource> Caching<U> {
+    /// Gives back what is kept beyond the share; whether there was something.
+    #[cold]
+    pub(super) fn make_way(&self) -> Result<bool> {
+        let _alone = self.moving.write();
+        let kept = self.kept();
+        if kept.iter().all(|bytes| *bytes == 0) {
+            return Ok(false);
+        }
+        let memory = self.upstream.memory()?;
+        let drained = if memory.free < memory.total / FULL_SHARE {
+            self.bytes_per_thread.shrink();
+            self.drain()
+        } else {
+            self.bytes_per_thread.restore();
+            // Relaxed: as in `request`.
+            let share = (self.held.load(Ordering::Relaxed) / SPARE_SHARE).max(LEAST_SHARE);
+            let (small, large) = kept.split_at(class_of(LARGE).min(kept.len()));
+            let mut drained = self.drain_classes(beyond(small, 0, share));
+            let share = share.max(memory.total / LARGE_SHARE);
+            drained.extend(self.drain_classes(beyond(large, small.len(), share)));
+            drained
+        };
+        Ok(self.return_all(drained)? > 0)
+    }
+
+    /// Bytes that are kept of each class.
+    fn kept(&self) -> Vec<u64> {
+        let count = |shelf: &parking_lot::Mutex<super::Shelf>| shelf.lock().len() as u64;
+        let mut blocks: Vec<_> = self.shelves.iter().map(count).collect();
+        for own in &self.threads {
+            own.0.lock().count(&mut blocks);
+        }
+        let bytes = |(class, blocks)| bytes_of(class) * blocks;
+        blocks.into_iter().enumerate().map(bytes).collect()
+    }
+
+    /// Takes out what is kept of some classes.
+    fn drain_classes(&self, classes: Range<usize>) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        if classes.is_empty() {
+            return batches;
+        }
+        for own in &self.threads {
+            batches.extend(own.0.lock().drain_classes(classes.clone()));
+        }
+        for class in classes {
+            batches.extend(self.shelves[class].lock().drain(class));
+        }
+        batches
+    }
+}
+
+/// The largest classes without which no more than half of a share is kept, if it is more than the share
+/// now. The bytes are those of the classes from `first` on.
+fn beyond(kept: &[u64], first: usize, share: u64) -> Range<usize> {
+    let end = first + kept.len();
+    let mut left: u64 = kept.iter().sum();
+    if left <= share {
+        return end..end;
+    }
+    // Much of it was freed at once. Small blocks of it lie everywhere, and would keep the large ones
+    // from being merged.
+    if left > share * MUCH {
+        return first..end;
+    }
+    for (class, bytes) in kept.iter().enumerate().rev() {
+        left -= bytes;
+        if left <= share / 2 {
+            return first + class..end;
+        }
+    }
+    first..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_are_drained_until_half_of_the_share_is_left() {
+        let kept = [10, 0, 30, 40, 0];
+        for (share, first) in [(100, 5), (80, 5), (79, 2), (40, 2), (39, 0), (0, 0)] {
+            assert_eq!(beyond(&kept, 0, share), first..5, "{share}");
+            assert_eq!(beyond(&kept, 7, share), 7 + first..12, "{share}");
+        }
+    }
+}

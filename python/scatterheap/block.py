@@ -1,0 +1,75 @@
+"""A block of a resource as an object that gives itself back."""
+
+import ctypes
+
+from .errors import Error
+
+
+class Block:
+    """``size`` bytes of a resource, until ``free()``, the end of a ``with`` block, or nobody has it any more.
+
+    On a GPU it has ``__cuda_array_interface__``, so ``cupy.asarray(block)`` and ``torch.as_tensor(block)`` are bytes of
+    it without a copy. On the CPU ``memoryview()`` is.
+    """
+
+    def __init__(self, resource, size, alignment=256, stream=0):
+        self.address = None
+        self.resource = resource
+        self.size = size
+        self.alignment = alignment
+        self.stream = stream
+        self.address = resource.allocate(size, alignment, stream)
+
+    def free(self, stream=None):
+        """Gives the memory back after the work on ``stream``, or on the one that it was allocated for."""
+        if self.address is None:
+            raise Error("a block was freed that was freed before: free it once")
+        self.resource.deallocate(self.address, self.size, self.alignment, self.stream if stream is None else stream)
+        self.address = None
+
+    def _usable(self):
+        if self.address is None:
+            raise Error("a block was used after it was freed: free it after its last use")
+        return self.address
+
+    def memoryview(self):
+        """The bytes, on the CPU. They must not be used after the block is freed."""
+        address = self._usable()
+        if self.resource.is_gpu:
+            raise Error("a view of memory of a GPU was asked for, which only the GPU can read: use cupy.asarray")
+        return memoryview((ctypes.c_uint8 * self.size).from_address(address)).cast("B")
+
+    @property
+    def __cuda_array_interface__(self):
+        if not self.resource.is_gpu:
+            # So that libraries see that it has none.
+            raise AttributeError("memory of the CPU has no __cuda_array_interface__: use memoryview()")
+        return {
+            "shape": (self.size,),
+            "typestr": "|u1",
+            "data": (self._usable(), False),
+            "version": 3,
+            # 1 is the default stream there; 0 is not allowed.
+            "stream": self.stream or 1,
+        }
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.address is not None:
+            self.free()
+
+    def __del__(self):
+        if self.address is not None:
+            try:
+                self.free()
+            except Error:
+                pass  # The resource was closed or emptied before, and the block with it.
+
+    def __len__(self):
+        return self.size
+
+    def __repr__(self):
+        place = "freed" if self.address is None else f"at {self.address:#x}"
+        return f"<Block of {self.size} bytes {place} on {self.resource.device}>"

@@ -1,0 +1,75 @@
+"""CuPy's allocator: its functions on the CPU with streams that are made up, and all of it where CuPy and a GPU are."""
+
+import unittest
+
+import scatterheap
+import scatterheap.cupy
+from devices import require_gpu, require_module
+from scatterheap.cupy import Allocator
+
+
+class FakeStream:
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+
+class Functions(unittest.TestCase):
+    def test_blocks_go_back_to_their_stream(self):
+        streams = [FakeStream(0x700), FakeStream(0x800)]
+        allocator = Allocator("statistics,caching", lambda: streams[0], device="cpu")
+        first = allocator.malloc(1000, 0)
+        # Another stream is current when it is freed; the next one on the first stream gets it without waiting.
+        streams.reverse()
+        allocator.free(first, 0)
+        streams.reverse()
+        self.assertEqual(allocator.malloc(1000, 0), first)
+        self.assertEqual(allocator.statistics()["waits"], 0)
+        self.assertEqual(allocator.statistics()["live_bytes"], 1000)
+        allocator.free(first, 0)
+        reserved = allocator.statistics()["reserved_bytes"]
+        self.assertEqual((allocator.trim(), reserved > 0), (reserved, True))
+        with self.assertRaises(KeyError):
+            allocator.free(first, 0)
+
+    def test_no_memory_is_a_memory_error(self):
+        allocator = Allocator("limit=1MiB,caching", lambda: FakeStream(0), device="cpu")
+        with self.assertRaises(MemoryError):
+            allocator.malloc(2 << 20, 0)
+
+
+class OnAGpu(unittest.TestCase):
+    def test_arrays_are_ours(self):
+        require_gpu("CuPy")
+        cupy = require_module("cupy", "CuPy")
+        before = cupy.cuda.get_allocator()
+        allocator = scatterheap.cupy.use("statistics,caching")
+        try:
+            self.compute(cupy, allocator)
+        finally:
+            cupy.cuda.set_allocator(before)
+
+    def compute(self, cupy, allocator):
+        values = cupy.arange(1_000_000, dtype=cupy.float32)
+        self.assertGreaterEqual(allocator.statistics()["live_bytes"], 4_000_000)
+        self.assertEqual(float((values * 2).sum(dtype=cupy.float64)), 999_999_000_000.0)
+        # Streams that come and go, each with memory that the next one gets.
+        for number in range(100):
+            with cupy.cuda.Stream(non_blocking=True):
+                filled = cupy.full(1 << 20, number, dtype=cupy.int32)
+                other = filled + 1
+                self.assertTrue(bool((other == number + 1).all()))
+        del values, filled, other
+        statistics = allocator.statistics()
+        # CuPy may keep some memory of its own for computing.
+        self.assertLess(statistics["live_bytes"], 4_000_000)
+        self.assertGreater(statistics["allocations"], 200)
+        memory = scatterheap.Resource("cuda:0")
+        with scatterheap.Block(memory, 1000) as block:
+            view = cupy.asarray(block)
+            view[:] = 7
+            self.assertEqual((view.data.ptr, int(view.sum())), (block.address, 7000))
+            del view
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,118 @@
+//! `scatterheap resources`: the scenarios that it writes and the table that it makes.
+
+use std::process::{Command, Output};
+
+fn scatterheap(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_scatterheap"))
+        .arg("resources")
+        .args(arguments)
+        .output()
+        .expect("started")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn scenarios_are_written_for_other_programs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("scenarios");
+    let name = path.to_str().expect("text");
+    let output = scatterheap(&["--quick", "--write-scenarios", name]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let list = std::fs::read_to_string(path.join("scenarios.csv")).expect("written");
+    let mut lines = list.lines();
+    assert_eq!(lines.next(), Some("scenario,file,rounds,capacity"));
+    let names: Vec<_> = lines.filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(
+        names,
+        ["same_size", "large", "pressure", "variable", "one_mib"]
+    );
+    for name in names {
+        let text = std::fs::read_to_string(path.join(format!("{name}.csv"))).expect("written");
+        assert!(
+            text.starts_with("thread,operation,id,bytes\n0,a,"),
+            "{name}"
+        );
+    }
+    // What is written can be read as a recorded trace.
+    let trace = path.join("large.csv");
+    let trace = trace.to_str().expect("text");
+    let output = scatterheap(&[
+        "--quick",
+        "--device",
+        "cpu",
+        "transformer",
+        "--transformer",
+        trace,
+        "--resource",
+        "scatterheap",
+        "--threads",
+        "1",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn figures_are_a_table_of_five_columns() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("resources.csv");
+    let output = scatterheap(&[
+        "--quick",
+        "--device",
+        "cpu",
+        "same_size",
+        "one_mib",
+        "--resource",
+        "scatterheap,system_malloc",
+        "--threads",
+        "1,2",
+        "--output",
+        path.to_str().expect("text"),
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("no recorded trace"),
+        "{}",
+        stderr(&output)
+    );
+    let text = std::fs::read_to_string(path).expect("written");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("scenario,resource,threads,metric,value"));
+    for metric in [
+        "ns_per_pair",
+        "reserved_over_live",
+        "driver_calls",
+        "hit_rate",
+    ] {
+        let of_metric = text.lines().filter(|line| line.contains(metric));
+        assert_eq!(of_metric.count(), 8, "{metric}");
+    }
+    assert!(
+        text.contains("one_mib,system_malloc,1,hit_rate,0.0"),
+        "{text}"
+    );
+    assert!(
+        text.contains("one_mib,scatterheap,1,hit_rate,1.0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    for (arguments, part) in [
+        (&["sam_size"][..], "choose from same_size"),
+        (&["--resource", "cuda"][..], "choose from scatterheap"),
+        (&["--transformer", "/nowhere.csv"][..], "cannot be read"),
+        (&["--threads", "0"][..], "0"),
+    ] {
+        let output = scatterheap(&[arguments, &["--device", "cpu", "--quick"]].concat());
+        assert!(!output.status.success());
+        let text = stderr(&output);
+        let errors = text.lines().filter(|line| line.starts_with("error:"));
+        let errors: Vec<_> = errors.collect();
+        assert_eq!(errors.len(), 1, "{text}");
+        assert!(errors[0].contains(part), "{text}");
+    }
+}
