@@ -56,6 +56,7 @@ fn what_kernels_use_is_known(device: &Device) {
     assert_eq!(found.is_some(), device.is_gpu());
     if let Some(found) = found {
         assert!((1..=40).contains(&found.registers), "{found:?}");
-        assert_eq!(found.local_bytes, 0);
+        // The stack of what it calls; its own is none, see `tests/ptx.rs`.
+        assert!((1..=4096).contains(&found.local_bytes), "{found:?}");
     }
 }

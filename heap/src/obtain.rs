@@ -300,7 +300,8 @@ impl Core {
     /// pages as they need in all.
     fn scatter(&self, class: u32, order: u32, hints: Hints) -> u32 {
         let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
-        share_of(place, self.scatter_pages(class, order, hints))
+        // Where a block of the order begins.
+        share_of(place, self.scatter_pages(class, order, hints)) >> order << order
     }
 
     /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's

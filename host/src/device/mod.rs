@@ -93,8 +93,7 @@ pub struct MemoryInfo {
 pub struct KernelUse {
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread: its stack, and registers that were spilled. What it calls through pointers is
-    /// not counted.
+    /// Bytes of local memory of a thread: its stack, that of what it calls, and registers that were spilled.
     pub local_bytes: u32,
 }
 
