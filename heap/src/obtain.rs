@@ -2,7 +2,8 @@
 //! them.
 //!
 //! What was freed is used before fresh pages, the sooner the fewer of these are left: slabs that
-//! nobody refills from drain, and become pages again. Slabs grow with what their stripe uses up.
+//! nobody refills from drain, and become pages again; but while pages are plentiful, looking for anything else is a waste of time.
+//! Slabs are as large as what the grid seems to want, and grow with what their stripe uses up.
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
 use crate::class;
@@ -17,34 +18,36 @@ use simt::{thread, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
-/// A slab at hand may be smaller than wished by this power of two.
-const LESS_LOG2: u32 = 2;
 /// Listed slabs that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
-/// Listed slabs that are looked at before that is called a search.
+/// Listed slabs that a refill looks at before it searches.
 const PROBES_AT_HAND: u32 = 2;
-/// Words of free pages that are looked at before that is called a search.
+/// Words of free pages that a refill looks at before it searches.
 const WORDS_AT_HAND: u32 = 8;
+/// A slab of pages at hand may be smaller than wished by this power of two.
+const LESS_LOG2: u32 = 2;
+
 /// Pages are scarce if less than this part of them is free.
 const SCARCE_SHARE: u32 = 8;
 /// Pages are plentiful if more than this part of them is free.
 const PLENTY_SHARE: u32 = 2;
 /// A heap is young while less than this part of its pages is in use.
 const YOUNG_SHARE: u32 = 4;
-/// Every so many refills a stripe's slabs double, once half of the pages are in use: then what a stripe has not used yet of its slab is
+
+/// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
 /// a small part of what it has used.
 const REFILLS_TO_GROW: u32 = 4;
-/// And every so many while the heap is young: one that is refilled again and again is refilled seldom soon.
-const REFILLS_TO_GROW_FAST: u32 = 2;
-/// By this power of two.
-const FAST_GROWTH_LOG2: u32 = 1;
+/// The same while the heap is young: what is refilled again and again is soon refilled seldom.
+const REFILLS_TO_GROW_YOUNG: u32 = 2;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
-/// The most warps of a grid that are counted on for a stripe: with 32 lanes each, they want as many slots as a slab
+/// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
+/// logarithm).
+const SLABS_OF_ALL_LOG2: u32 = 5;
+/// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
-/// But so many of its size (binary logarithm) can be had by each stripe that has a slab.
-const SLABS_OF_ALL_LOG2: u32 = 5;
+
 /// What a search for a slab gave: a slab that the caller owns and where it came from, or why
 /// there is none. One word, so that it travels in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +114,8 @@ impl Hints {
     }
 
     /// The same for a stripe, one of `stripes`, whose crosser asked for `count` slots: the other warps of the
-    /// grid may ask as the crosser's mates do.
+    /// grid may ask for as many as the crosser's mates do. (Not for as many as all lanes of the group: that one asked is why we are
+    /// here, and says nothing about other warps.)
     pub(crate) fn for_group_of(self, count: u32, stripes: u32) -> Self {
         let warps = thread::grid_threads() / warp::LANES / stripes;
         Self {
@@ -265,9 +269,9 @@ impl Core {
     /// Order that a new slab for a stripe should have: what is wanted much is refilled seldom, and
     /// what is wanted little takes little.
     ///
-    /// As large as what will soon be wanted, as long as all stripes that have slabs can get as much of
-    /// the free pages. Else the usual one at first, and more for a stripe that has used up
-    /// [`REFILLS_TO_GROW`], as long as all stripes of the class can get [`SLABS_OF_CLASS`].
+    /// As large as what will soon be wanted, within what all stripes that have slabs can get
+    /// ([`SLABS_OF_ALL_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
@@ -280,17 +284,13 @@ impl Core {
             .min(share);
         if before.has_slab() {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
-            let (often, grows) = if hints.is_heap_young() {
-                (REFILLS_TO_GROW_FAST, FAST_GROWTH_LOG2)
+            let often = if hints.is_heap_young() {
+                REFILLS_TO_GROW_YOUNG
             } else {
-                (REFILLS_TO_GROW, 1)
+                REFILLS_TO_GROW
             };
-            let grows = if before.generation().is_multiple_of(often) {
-                grows
-            } else {
-                0
-            };
-            order = order.max((before.order() + grows).min(affordable));
+            let grows = before.generation().is_multiple_of(often);
+            order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)

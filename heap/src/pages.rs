@@ -175,9 +175,8 @@ impl Core {
         let (step, end) = (step / WORD_PAGES, end.div_ceil(WORD_PAGES));
         let mut index = near / WORD_PAGES;
         for _ in 0..probes {
-            // Most often once at most.
-            while index >= end {
-                index -= end;
+            if index >= end {
+                index = index.checked_rem(end).unwrap_or(0);
             }
             if let Some(block) = take_largest(&pages, index, sizes, near) {
                 return Some(block);
