@@ -37,28 +37,19 @@ impl Found {
     }
 }
 
-/// Bits of `word` at which an aligned block of `2^order` set bits begins.
+/// Bits of `word` at which an aligned block of `2^order` set bits begins, at most the whole word.
+#[inline(always)]
 fn block_starts(word: u64, order: u32) -> u64 {
-    let mut starts = word;
-    for step in 0..order {
-        starts &= starts >> (1 << step);
-    }
-    // Positions that are multiples of 2^order. (A table would need a stack frame.)
-    let mut aligned = 1;
-    for step in order..6 {
-        aligned |= aligned << (1 << step);
-    }
-    starts & aligned
+    largest_blocks(word, order, order).map_or(0, |(starts, _)| starts)
 }
 
-/// Takes an aligned block of `2^order` pages from one word, the first at or after position
-/// `from` (round the word) if it can: threads that begin apart do not take from each other.
+/// Takes the first aligned block of `2^order` pages of one word.
 ///
 /// # Errors
 ///
 /// The word in which there was none.
 #[inline(always)]
-fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32, u64> {
+fn take_first(pages: &PageSet, index: u32, order: u32) -> Result<u32, u64> {
     if order > WORD_ORDER {
         return take_words(pages, index, order).ok_or(0);
     }
@@ -68,7 +59,7 @@ fn take_block(pages: &PageSet, index: u32, order: u32, from: u32) -> Result<u32,
         if starts == 0 {
             return Err(word);
         }
-        let start = first_from(starts, from);
+        let start = starts.trailing_zeros();
         if pages.take(index, low_bits(1 << order) << start) {
             return Ok(index * WORD_PAGES + start);
         }
@@ -226,7 +217,7 @@ impl Core {
         }
         let mut seen = 0;
         for index in 0..pages.word_count() {
-            match take_block(&pages, index, order, 0) {
+            match take_first(&pages, index, order) {
                 Ok(page) => return Found(page),
                 Err(word) => seen += word.count_ones(),
             }

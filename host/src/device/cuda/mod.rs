@@ -519,8 +519,8 @@ fn set_limit(limit: sys::CUlimit, bytes: usize) -> Result<()> {
         .map_err(failed("set a limit of kernels"))
 }
 
-/// Gives each thread a stack of [`STACK_BYTES`] if it has less: what kernels call through pointers needs some, and the
-/// driver's compiler cannot see how much.
+/// Gives each thread a stack of [`STACK_BYTES`] if it has less: of kernels that call through pointers
+/// the driver's compiler cannot see how much they need.
 fn raise_stack() -> Result<()> {
     let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! Small blocks from one resource, large ones from another.
 
 use super::super::ledger::Ledger;
-use super::super::{DevicePointer, Error, Live, MemoryResource, Result};
+use super::super::{DevicePointer, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 
 /// Sends small requests to one resource and large ones to another, so that small blocks that stay long do
@@ -37,16 +37,7 @@ impl<S: MemoryResource, L: MemoryResource> BySize<S, L> {
     ///
     /// If they are of different devices.
     pub fn new(most_small: u64, small: S, large: L) -> Result<Self> {
-        if !small.device().is_same(large.device()) {
-            return Err(Error::BadSettings {
-                asked: format!(
-                    "small blocks on {} and large ones on {}",
-                    small.device().label(),
-                    large.device().label()
-                ),
-                advice: "use resources of the same device",
-            });
-        }
+        super::check_same_device(&small, &large)?;
         Ok(Self {
             small,
             large,

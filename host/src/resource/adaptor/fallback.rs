@@ -22,16 +22,7 @@ impl<A: MemoryResource, B: MemoryResource> Fallback<A, B> {
     ///
     /// If they are of different devices.
     pub fn new(first: A, second: B) -> Result<Self> {
-        if !first.device().is_same(second.device()) {
-            return Err(Error::BadSettings {
-                asked: format!(
-                    "resources of {} and {}",
-                    first.device().label(),
-                    second.device().label()
-                ),
-                advice: "use two resources of the same device handle",
-            });
-        }
+        super::check_same_device(&first, &second)?;
         Ok(Self {
             first,
             second,

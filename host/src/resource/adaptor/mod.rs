@@ -12,6 +12,8 @@ mod statistics;
 mod tracking;
 mod waiting;
 
+use super::{Error, MemoryResource, Result};
+
 pub use by_size::BySize;
 pub use fallback::Fallback;
 pub use limiting::Limiting;
@@ -20,3 +22,18 @@ pub use on_failure::OnFailure;
 pub use statistics::{Counts, Statistics};
 pub use tracking::{Allocation, Report, Tracking};
 pub use waiting::{Waiter, Waiting};
+
+/// Refuses two resources of different devices.
+fn check_same_device(first: &impl MemoryResource, second: &impl MemoryResource) -> Result<()> {
+    if first.device().is_same(second.device()) {
+        return Ok(());
+    }
+    Err(Error::BadSettings {
+        asked: format!(
+            "resources of {} and {}",
+            first.device().label(),
+            second.device().label()
+        ),
+        advice: "use two resources of the same device handle",
+    })
+}
