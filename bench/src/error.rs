@@ -51,6 +51,14 @@ pub enum Error {
         /// Bytes that would do.
         least: u64,
     },
+    /// No case has a size asked for.
+    #[error("no case of these tests has size {asked}: choose among {known}")]
+    NoSuchSize {
+        /// Bytes asked for.
+        asked: u64,
+        /// Sizes of the cases in bytes, with commas between.
+        known: String,
+    },
     /// No kernel of the benchmark runs on the device.
     #[error(
         "the benchmark has no kernels for {0}: build it with the feature `cuda` for a GPU of compute capability 7.5 or newer, or use the device `cpu`"

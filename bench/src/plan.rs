@@ -5,6 +5,7 @@ use crate::cases::{self, Scope};
 use crate::error::{Error, Result};
 use scatterheap_host::Device;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Heap where none is said, on the CPU.
 const CPU_HEAP_BYTES: u64 = 256 << 20;
@@ -45,6 +46,8 @@ pub struct Plan {
 pub struct Settings {
     /// The tests; none: all.
     pub tests: Vec<Test>,
+    /// Only cases of these sizes in bytes, the most that their threads ask for; none: all.
+    pub sizes: Vec<u64>,
     /// Bytes of the heap; none: what is usual on the device.
     pub heap_bytes: Option<u64>,
     /// Timed launches of each kind; none: what is usual.
@@ -62,7 +65,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// If the heap is too small for the cases, or the device fails.
+    /// If the heap is too small for the cases, no case has a size asked for, or the device fails.
     pub fn new(device: &Device, settings: &Settings) -> Result<Self> {
         let free_bytes = device.memory_info()?.free;
         let heap_bytes = heap_bytes(device, settings, free_bytes)?;
@@ -76,9 +79,10 @@ impl Plan {
             [] => &Test::ALL,
             chosen => chosen,
         };
+        let cases = of_sizes(cases::of(&scope, tests), &settings.sizes)?;
         let full_heap_bytes = scope.choose(FULL_HEAP_BYTES, FULL_HEAP_BYTES, 64 << 20, 16 << 20);
         Ok(Self {
-            cases: cases::of(&scope, tests),
+            cases,
             heap_bytes,
             full_heap_bytes: full_heap_bytes.min(heap_bytes),
             samples: settings.samples.unwrap_or(scope.choose(21, 5, 21, 5)),
@@ -100,6 +104,21 @@ impl Plan {
             _ => Some(self.heap_bytes),
         }
     }
+}
+
+/// The cases of the sizes asked for.
+fn of_sizes(cases: Vec<Case>, sizes: &[u64]) -> Result<Vec<Case>> {
+    let has = |size: &u64| cases.iter().any(|case| case.most == *size);
+    if let Some(asked) = sizes.iter().find(|size| !has(size)) {
+        let known: BTreeSet<_> = cases.iter().map(|case| case.most).collect();
+        let known: Vec<_> = known.iter().map(u64::to_string).collect();
+        return Err(Error::NoSuchSize {
+            asked: *asked,
+            known: known.join(", "),
+        });
+    }
+    let is_asked = |case: &Case| sizes.is_empty() || sizes.contains(&case.most);
+    Ok(cases.into_iter().filter(is_asked).collect())
 }
 
 fn heap_bytes(device: &Device, settings: &Settings, free_bytes: u64) -> Result<u64> {

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 fn settings(tests: &[Test]) -> Settings {
     Settings {
+        sizes: Vec::new(),
         tests: tests.to_vec(),
         heap_bytes: Some(64 << 20),
         samples: Some(3),

@@ -71,12 +71,9 @@ pub const fn slot_log2(class: u32) -> u32 {
 
 /// `ceil(2^32 / multiplier)`, by which [`divide`] divides by multiplication.
 #[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the multiplier is at least 2"
-)]
 pub const fn reciprocal(multiplier: u32) -> u32 {
-    (1_u64 << 32).div_ceil(multiplier as u64) as u32
+    // Not of 64 bits, which is a call on a GPU.
+    u32::MAX / multiplier + 1
 }
 
 /// `number / multiplier` by a multiplication; exact for numbers below 2^28 and multipliers of 2

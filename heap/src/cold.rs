@@ -7,7 +7,7 @@
 
 use crate::entry::Entry;
 use crate::heap::{Heap, Mark};
-use crate::malloc::Wish;
+use crate::malloc::{Row, Wish};
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 
@@ -23,6 +23,7 @@ macro_rules! cold {
 
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(malloc_again: malloc_again(wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8);
+cold!(claim_elsewhere: claim_row_elsewhere(ticket: Ticket, count: u32, won: u32) -> Row);
 cold!(give_back: give_back_units(ticket: Ticket, count: u32));
 cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, before: u32, after: u32));

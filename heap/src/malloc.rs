@@ -28,6 +28,8 @@ use simt::{time, warp, with_active_lanes};
 
 /// Nanoseconds between two attempts to draw.
 const NAP: u32 = 60;
+/// Places of a slab where a group looks for slots that found none at its own.
+const PLACES: u32 = 4;
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
 /// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
@@ -64,6 +66,31 @@ impl Wish {
     pub fn unless_stale(self, mark: Mark) -> Option<Self> {
         let wish = Self(self.0 & !Mark::GENERATION);
         (wish.through(mark) == self).then_some(wish)
+    }
+}
+
+/// A row of slots that a group claimed: the units left in its ticket (32 bits), and which slots are the group's, from
+/// the first on (32 bits). One word, so that it travels in registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Row(u64);
+
+impl Row {
+    fn new(left: u32, won: u32) -> Self {
+        Self(u64::from(left) << 32 | u64::from(won))
+    }
+
+    /// Units left in the ticket of the row.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
+    fn left(self) -> i32 {
+        ((self.0 >> 32) as u32).cast_signed()
+    }
+
+    /// Slots that are the group's.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn won(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -184,14 +211,15 @@ impl Heap {
             let count = group.count_ones();
             ticket = self.draw(wish, count, again);
             if ticket.is_row() {
-                won = self.claim_row(ticket, count);
+                (ticket, won) = self.claim_row(ticket, count);
             }
         }
+        // What the leader's acquire saw, its mates see. And before the collectives, which cost lanes that are together a
+        // tenth of what they cost those that are not.
+        lanes.sync();
         let ticket = Ticket(lanes.shuffle_u64(ticket.0, leader));
         let won = lanes.shuffle(won, leader);
         let spread = lanes.ballot(ticket.is_spread()) != 0;
-        // What the leader's acquire saw, its mates see.
-        lanes.sync();
         Draw {
             active: lanes.mask(),
             group,
@@ -202,19 +230,33 @@ impl Heap {
         }
     }
 
-    /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: which
-    /// of them it turned from 0 to 1, from the first on. The others are given back.
+    /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: the ticket of the row, perhaps
+    /// another than that of the units, and which bits of it were turned from 0 to 1, from the first on. The
+    /// other units are given back.
     #[inline(always)]
-    fn claim_row(&self, ticket: Ticket, count: u32) -> u32 {
+    fn claim_row(&self, ticket: Ticket, count: u32) -> (Ticket, u32) {
         let (first, drawn) = ticket.row(count);
-        let row = u32::MAX >> (32 - drawn);
         // The group draws from the top of what is left.
         let last = ticket.left().cast_unsigned() - 1;
-        let index = self.slot_word_index(ticket.page(), first);
         if !self.has_slot_word(self.slot_word_index(ticket.page(), last)) {
             // The stripe's word is damaged. The next attempt mends it.
-            return 0;
+            return (ticket, 0);
         }
+        let won = self.claim_bits(ticket.page(), first, drawn);
+        if won != u32::MAX >> (32 - drawn) {
+            // Before the shuffle: no lane draws again while a unit that it lost still counts as a
+            // slot in use. Others would find the slab full.
+            let row = cold::claim_elsewhere(self, ticket, count, won);
+            return (ticket.with_left(row.left()), row.won());
+        }
+        (ticket, won)
+    }
+
+    /// Sets the bits of `drawn` slots from `first` on, 1 to 32; gives those that it turned from 0 to 1, from the first on.
+    #[inline(always)]
+    fn claim_bits(&self, page: u32, first: u32, drawn: u32) -> u32 {
+        let row = u32::MAX >> (32 - drawn);
+        let index = self.slot_word_index(page, first);
         let shift = first & 31;
         let low = row << shift;
         // Acquire: pairs with the release of `free` that cleared the bit, so what was done to the
@@ -224,11 +266,6 @@ impl Heap {
             let high = row >> (32 - shift);
             let before = self.slot_word(index + 1).fetch_or(high, Ordering::Acquire);
             won |= (high & !before) << (32 - shift);
-        }
-        if won != row {
-            // Before the shuffle: no lane draws again while a unit that it lost still counts as a
-            // slot in use. Others would find the slab full.
-            cold::give_back(self, ticket, (won ^ row).count_ones());
         }
         won
     }
@@ -280,9 +317,9 @@ impl Heap {
                 cold::give_back(self, ticket, units - won.count_ones());
             }
         }
-        won = warp::shuffle(active, won, leader);
-        // What the leader's acquire saw, its mates see.
+        // As in `draw_together`.
         warp::sync(active);
+        won = warp::shuffle(active, won, leader);
         if unit < 0 {
             // A row of another group, or nothing.
             return draw.slot();
@@ -404,6 +441,39 @@ impl Core {
     /// Whether slots of a class fit a page.
     pub(crate) fn has_small_slots(&self, class: u32) -> bool {
         u64::from(class::slot_bytes(class)) <= 1 << self.page_shift
+    }
+
+    /// What to do for a group of `count` lanes that found only the slots `won` of its row: looks for as many elsewhere in the
+    /// slab if it found none, and gives back the units for which there are none.
+    ///
+    /// A slab that is offered again has a unit for each free slot, from the lowest slot on. What lives in it was
+    /// probably allocated last, and so lies lowest: as many slots at the top have no unit of their own. Therefore the
+    /// first place to look at is the mirror of the row.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn claim_row_elsewhere(&self, ticket: Ticket, count: u32, won: u32) -> Row {
+        let (first, drawn) = ticket.row(count);
+        let slots = self.plausible_slots(ticket_slab(ticket));
+        let (mut place, mut won) = (first, won);
+        if won == 0 && slots >= first + drawn {
+            // Where a row can begin.
+            let places = slots - drawn;
+            place = places - first;
+            for _ in 0..PLACES {
+                won = self.heap().claim_bits(ticket.page(), place, drawn);
+                if won != 0 {
+                    break;
+                }
+                place += slots / PLACES;
+                if place > places {
+                    place -= places;
+                }
+            }
+        }
+        if won.count_ones() != drawn {
+            self.give_back_units(ticket, drawn - won.count_ones());
+        }
+        Row::new(place + count, won)
     }
 
     /// Gives back units that found no slot.

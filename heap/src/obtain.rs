@@ -214,6 +214,9 @@ impl Core {
             };
             // A guess, which `remove` verifies.
             let mut word = listed.look(index);
+            if word == 0 {
+                listed.tidy(index, index + 1);
+            }
             while word != 0 {
                 if left == 0 {
                     return None;
@@ -228,7 +231,7 @@ impl Core {
                     }
                     // It was never listed: the bit is damage, and gone.
                     self.report_damage(class);
-                    listed.settle(index, 1);
+                    listed.settle(1);
                 }
                 word &= word - 1;
             }

@@ -182,24 +182,36 @@ impl PageSet {
             .fetch_add(EPOCH + u64::from(pages), Ordering::Relaxed);
     }
 
-    /// Says that `pages` members taken from word `index` have arrived elsewhere.
-    pub fn settle(&self, index: u32, pages: u32) {
+    /// Says that `pages` members that were taken have arrived elsewhere.
+    pub fn settle(&self, pages: u32) {
         // Relaxed: it continues the release by which this thread raised this set's epoch, or there
         // was a fence, or the pages are in use and not to be found.
         self.state().fetch_sub(u64::from(pages), Ordering::Relaxed);
-        self.tidy(index);
     }
 
-    /// Clears the summary bit over word `index` if the word is empty. Not where members are taken:
-    /// by now others can draw from what was taken.
-    pub fn tidy(&self, index: u32) {
-        // Relaxed: a hint.
-        if self.word(index).load(Ordering::Relaxed) == 0 {
-            self.lower(index);
+    /// Clears the summary bits over those of the words from `index` on that are empty, up to `end` or the last word under the same
+    /// word of the summary.
+    pub fn tidy(&self, index: u32, end: u32) {
+        let empty = self.empty_words(index, end, u64::MAX);
+        if empty != 0 {
+            self.lower(index, end, empty);
         }
     }
 
-    /// Takes back the announcement of `pages` members.
+    /// Which of the words under a word of the summary, from `index` to `end`, are empty, of those in `among`.
+    #[inline(always)]
+    fn empty_words(&self, index: u32, end: u32, among: u64) -> u64 {
+        let mut empty = 0;
+        for index in index..end.min((index / 64 + 1) * 64) {
+            // Relaxed: a hint, or after an acquire of the summary.
+            if among >> (index % 64) & 1 != 0 && self.word(index).load(Ordering::Relaxed) == 0 {
+                empty |= 1 << (index % 64);
+            }
+        }
+        empty
+    }
+
+    /// Takes back the announcement of `pages` members, or says that as many that were taken have arrived elsewhere.
     pub fn renounce(&self, pages: u32) {
         // Release: who sees the lowered count and has a fence afterwards sees where the pages went.
         self.state().fetch_sub(u64::from(pages), Ordering::Release);
@@ -209,6 +221,12 @@ impl PageSet {
     pub fn raise_epoch(&self) {
         // Release: pairs with `state`.
         self.state().fetch_add(EPOCH, Ordering::Release);
+    }
+
+    /// [`raise_epoch`](Self::raise_epoch) by who had a fence that releases since then.
+    pub fn raise_epoch_after_fence(&self) {
+        // Relaxed, after the fence: pairs with `state`.
+        self.state().fetch_add(EPOCH, Ordering::Relaxed);
     }
 
     /// Adds the announced members `mask` of word `index`.
@@ -252,13 +270,14 @@ impl PageSet {
         self.summary(index).fetch_or(bits, Ordering::Release);
     }
 
-    /// Clears the summary bit over word `index`, which was seen empty.
+    /// Clears the summary bits `empty` over words from `index` to `end`, which were seen empty.
     #[inline(always)]
-    fn lower(&self, index: u32) {
+    fn lower(&self, index: u32, end: u32, empty: u64) {
         self.summary(index / 64)
-            .fetch_and(!(1 << (index % 64)), Ordering::Acquire);
-        if self.word(index).load(Ordering::Relaxed) != 0 {
-            self.raise(index);
+            .fetch_and(!empty, Ordering::Acquire);
+        let filled = empty & !self.empty_words(index, end, empty);
+        if filled != 0 {
+            self.raise_all(index / 64, filled);
         }
     }
 
@@ -453,7 +472,7 @@ mod tests {
             assert_eq!(found, [0, 1, 63, 64, 1093, 1562]);
             for page in pages {
                 assert!(set.remove(page) && !set.remove(page));
-                set.tidy(page / 64);
+                set.tidy(page / 64, page / 64 + 1);
             }
             assert_eq!(set.next_word(0), None);
             assert_eq!(set.count(), 7, "what was taken has not arrived");

@@ -194,6 +194,7 @@ impl Core {
             if let Some(block) = take_largest(&pages, index, (least, most), scatter) {
                 return Some(block);
             }
+            pages.tidy(index, index + 1);
             index = match pages.next_word(index + 1) {
                 Some(next) if next < end => next,
                 // Once more from the front, up to where the search began.
@@ -271,9 +272,18 @@ impl Core {
 
     /// Says that pages that were taken are in use, or can be found elsewhere.
     pub(crate) fn settle_pages(&self, first: u32, length: u32) {
-        let pages = self.free_pages();
-        pages.renounce(length);
-        for_each_word(first, length, |index, _| pages.tidy(index));
+        self.free_pages().renounce(length);
+        self.tidy_pages(first, length);
+    }
+
+    /// Tidies the summary over pages that were taken. Not where they are taken: by now others can draw from them.
+    pub(crate) fn tidy_pages(&self, first: u32, length: u32) {
+        let end = (first + length).div_ceil(WORD_PAGES);
+        let mut index = first / WORD_PAGES;
+        while index < end {
+            self.free_pages().tidy(index, end);
+            index = (index / 64 + 1) * 64;
+        }
     }
 
     /// Gives back `length` pages from `first` on.

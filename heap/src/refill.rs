@@ -8,20 +8,21 @@ use crate::cold;
 use crate::heap::{Core, Heap, own_stripe};
 use crate::malloc::Wish;
 use crate::obtain::Search;
-use crate::page_set::WORD_PAGES;
 use crate::slab::Slab;
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
-use simt::atomic::Ordering;
-use simt::time;
+use simt::atomic::{Ordering, fence};
+use simt::{time, warp};
 
 /// Looks at its stripe, which another refills, after which a group looks elsewhere: about a
 /// millisecond on a GPU, where a search while all others search takes as long.
 const PATIENCE: u32 = 1000;
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
-/// Free slots are spread over a slab if the lowest word of its bitmap has this many.
+/// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
+/// Other stripes that a crosser looks at for a slab to adopt, each time others.
+const ADOPTABLE: u32 = 8;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 pub(crate) const MAX_DENSITY: u32 = 5;
 
@@ -30,7 +31,7 @@ pub(crate) const MAX_DENSITY: u32 = 5;
 struct Glance {
     /// Slots in use.
     used: u32,
-    /// The lowest word of the bitmap.
+    /// A word of the bitmap an eighth above its lowest.
     taken: u32,
 }
 
@@ -69,14 +70,18 @@ impl Core {
         };
         let mut drawn = drawn;
         while drawn.left() < count.cast_signed() {
-            if drawn.left() >= 0 {
+            let together = warp::active_mask();
+            let crosses = drawn.left() >= 0;
+            if crosses {
                 drawn = self.cross(class, stripe, drawn, count);
-                if drawn.left() > 0 {
-                    return drawn;
-                }
-                return self.scavenge(wish, count);
             }
-            if !await_refill(stripe) {
+            // Crossers first: of lanes that diverged the one that waits may run for long before the one that others wait for.
+            // Two warps with a crosser for each other's waiting lane would lose their patience.
+            warp::sync(together);
+            if crosses && drawn.left() > 0 {
+                return drawn;
+            }
+            if crosses || !await_refill(stripe) {
                 return self.scavenge(wish, count);
             }
             drawn = stripe.draw(count);
@@ -138,10 +143,11 @@ impl Core {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
             self.announce_leaving(before);
-            stripe.publish(ticket.without(reserved).following(before));
+            // Release, for the stripe's word and the use of the old slab.
+            fence(Ordering::Release);
+            stripe.publish_after_fence(ticket.without(reserved).following(before));
             self.let_go(before);
-            self.renounce_leaving(before);
-            self.arrived(at_hand, slab);
+            self.arrived(at_hand, slab, before);
             return ticket;
         }
         if hints.are_pages_scarce() {
@@ -187,10 +193,12 @@ impl Core {
         let class = before.class();
         let mask = self.stripe_mask(class);
         let listed = self.listed(class);
-        for step in 1..=mask {
-            let other = self.stripe(class, own_stripe().wrapping_add(step) & mask);
+        let from = own_stripe().wrapping_add(before.generation().wrapping_mul(ADOPTABLE));
+        for step in 1..=mask.min(ADOPTABLE) {
+            let index = from.wrapping_add(step) & mask;
+            let other = self.stripe(class, index);
             let seen = other.look();
-            if seen.left() <= 0 || !self.is_sound(class, seen) {
+            if index == own_stripe() & mask || seen.left() <= 0 || !self.is_sound(class, seen) {
                 continue;
             }
             // Who finds the other stripe empty must know that a slab is on its way.
@@ -232,8 +240,10 @@ impl Core {
     /// [`let_go`](Self::let_go) where the stripe's word still tells of the slab.
     fn let_go_in_sight(&self, before: Ticket) {
         self.announce_leaving(before);
+        // Release, for the use of the slab.
+        fence(Ordering::Release);
         self.let_go(before);
-        self.renounce_leaving(before);
+        self.free_pages().renounce(pages_of(before));
     }
 
     /// Says that the pages of a slab of which a stripe lets go may be on their way: it may drain before it can be found again,
@@ -241,14 +251,7 @@ impl Core {
     /// finds that the slab, or the stripe's new one, has not arrived yet.)
     fn announce_leaving(&self, before: Ticket) {
         if before.has_slab() {
-            self.free_pages().announce(ticket_slab(before).pages());
-        }
-    }
-
-    /// Says that the slab has arrived: it is listed, or full, or its pages are free.
-    fn renounce_leaving(&self, before: Ticket) {
-        if before.has_slab() {
-            self.free_pages().renounce(ticket_slab(before).pages());
+            self.free_pages().announce(pages_of(before));
         }
     }
 
@@ -264,7 +267,7 @@ impl Core {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
             stripe.publish(ticket.without(reserved).following(before));
-            self.arrived(obtained, slab);
+            self.arrived(obtained, slab, Ticket::empty(class));
             return ticket;
         }
         // Relaxed: a hint.
@@ -276,12 +279,23 @@ impl Core {
         Ticket::empty(class)
     }
 
-    /// Says that an obtained slab can be drawn from by all.
-    fn arrived(&self, obtained: Search, slab: Slab) {
-        self.listed(slab.class()).raise_epoch();
-        self.settle(obtained, slab);
+    /// Says that an obtained slab can be drawn from by all, and that the slab which the stripe showed until then, that of
+    /// `before`, has arrived too: it is listed, or full, or its pages are free.
+    ///
+    /// No epoch tells of the new slab if the stripe showed another: who saw that knew that it had not seen all.
+    fn arrived(&self, obtained: Search, slab: Slab, before: Ticket) {
+        let listed = self.listed(slab.class());
+        if !before.has_slab() {
+            listed.raise_epoch();
+        }
+        let left = pages_of(before);
         if obtained.is_of_pages() {
+            self.free_pages().renounce(left + slab.pages());
+            self.tidy_pages(slab.page(), slab.pages());
             self.look_ahead();
+        } else {
+            listed.renounce(1);
+            self.free_pages().renounce(left);
         }
     }
 
@@ -291,11 +305,13 @@ impl Core {
         if !before.has_slab() {
             return Glance::default();
         }
+        // Not the lowest word: of the last units that were drawn some are not claimed yet.
+        let slot = self.slots(ticket_slab(before)) / 8;
         // Relaxed: a guess.
-        let lowest = self.slot_word(self.slot_word_index(before.page(), 0));
+        let word = self.slot_word(self.slot_word_index(before.page(), slot));
         Glance {
             used: self.used_hint(before.page()),
-            taken: lowest.load(Ordering::Relaxed),
+            taken: word.load(Ordering::Relaxed),
         }
     }
 
@@ -303,7 +319,7 @@ impl Core {
     /// freed meanwhile; else an empty one. Only the stripe's crosser may ask.
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
-    /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
+    /// Half is enough; a quarter is, if the free slots are spread. They are not where
     /// what was allocated last, the lowest slots, still lives: then units there would find none.
     #[inline(always)]
     fn recycle(&self, slab: Slab, glance: Glance) -> Ticket {
@@ -311,10 +327,14 @@ impl Core {
         let (free, taken) = (slots.saturating_sub(glance.used), glance.taken);
         let lowest_slots = u32::MAX >> (32 - slots.min(32));
         let spread = (!taken & lowest_slots).count_ones() >= SPREAD_BITS.min(slots / 4);
-        if free < slots / 4 || free == 0 || (free < slots - slots / 4 && !spread) {
+        let ticket = if spread {
+            draw_all(slab, slots, free)
+        } else {
+            draw_row(slab, free)
+        };
+        if free < slots / 4 || free == 0 || (free < slots / 2 && !spread) {
             return Ticket::empty(slab.class());
         }
-        let ticket = draw_all(slab, slots, free);
         self.reserve(slab, ticket.left().cast_unsigned());
         ticket
     }
@@ -339,8 +359,7 @@ impl Core {
         if obtained.is_of_pages() {
             self.settle_pages(slab.page(), slab.pages());
         } else {
-            self.listed(slab.class())
-                .settle(slab.page() / WORD_PAGES, 1);
+            self.listed(slab.class()).settle(1);
         }
     }
 
@@ -368,15 +387,39 @@ fn await_refill(stripe: &Stripe) -> bool {
     false
 }
 
-/// The ticket by which all that is free in a slab can be drawn. The fuller the slab, the more
+/// The ticket by which the `free` slots of a slab can be drawn one by one, if what lives in it lies low
+/// (see `claim_row_elsewhere`), or nothing does.
+fn draw_row(slab: Slab, free: u32) -> Ticket {
+    Ticket::new(
+        slab.class(),
+        slab.page(),
+        slab.order(),
+        0,
+        free.cast_signed(),
+    )
+}
+
+/// The ticket by which all that is free in a slab can be drawn, wherever it lies. The fuller the slab, the more
 /// slots a unit spans, so that most units find one free.
 fn draw_all(slab: Slab, slots: u32, free: u32) -> Ticket {
+    if free >= slots - slots / 4 {
+        return draw_row(slab, free);
+    }
     let mut density = 0;
     while (slots - slots / 4) >> density > free && density < MAX_DENSITY {
         density += 1;
     }
     let units = slots.div_ceil(1 << density).cast_signed();
     Ticket::new(slab.class(), slab.page(), slab.order(), density, units)
+}
+
+/// Pages of the slab of a ticket; 0 if it has none.
+fn pages_of(ticket: Ticket) -> u32 {
+    if ticket.has_slab() {
+        ticket_slab(ticket).pages()
+    } else {
+        0
+    }
 }
 
 /// The slab of a ticket that has one.

@@ -202,6 +202,8 @@ impl Core {
                 if stripe.detach(class, seen) {
                     // Relaxed: a hint.
                     globals.shared.installed.fetch_sub(1, Ordering::Relaxed);
+                    // Release: for `uninstall`.
+                    fence(Ordering::Release);
                     self.uninstall(slab, left);
                     found = true;
                 }

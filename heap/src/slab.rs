@@ -149,15 +149,14 @@ impl Core {
         before.wrapping_add(units) < self.slots(slab)
     }
 
-    /// Takes a slab away from its stripe with `left` units that nobody has drawn.
+    /// Takes a slab away from its stripe with `left` units that nobody has drawn. The caller has announced its pages, and had a
+    /// fence that releases.
     pub(crate) fn uninstall(&self, slab: Slab, left: u32) {
-        self.lower_usage(slab, INSTALLED + left);
-    }
-
-    fn lower_usage(&self, slab: Slab, amount: u32) {
-        // Release: whose free comes after this and finds the last block gone acquires in `change_state`, and knows
-        // that the slab's pages are announced. What was done to blocks and bits is released by who did it.
-        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Release);
+        let amount = INSTALLED + left;
+        // Relaxed, after the caller's fence: whose free comes after this and finds the last block gone acquires in
+        // `change_state`, and knows that the slab's pages are announced. What was done to blocks and bits is released by
+        // who did it.
+        let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
         self.change_state(slab, before, before.wrapping_sub(amount));
     }
 
@@ -200,12 +199,14 @@ impl Core {
     /// Sets a slab's bit in its class's set; true if its use is zero by now, so that it should be
     /// taken out again.
     fn insert_listed(&self, slab: Slab) -> bool {
-        self.listed(slab.class())
-            .insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
-        self.listed(slab.class()).raise_epoch();
-        // The last free may have come before the slab could be found. Release: if that free's
+        let listed = self.listed(slab.class());
+        listed.insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
+        // Release, for the epoch and the use.
+        fence(Ordering::Release);
+        listed.raise_epoch_after_fence();
+        // The last free may have come before the slab could be found. Relaxed, after the fence: if that free's
         // change of the use comes after this, it finds the slab; if before, zero is read.
-        self.usage(slab.page()).fetch_add(0, Ordering::Release) == 0
+        self.usage(slab.page()).fetch_add(0, Ordering::Relaxed) == 0
     }
 
     /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and
@@ -217,13 +218,13 @@ impl Core {
             let Some(slab) = self.slab_of_class(slab.class(), slab.page()) else {
                 // It was never listed by us: the bit is damage, and gone.
                 self.report_damage(slab.class());
-                listed.settle(slab.page() / WORD_PAGES, 1);
+                listed.settle(1);
                 return;
             };
             // Acquire: sees what the last user did.
             if self.usage(slab.page()).load(Ordering::Acquire) == 0 {
                 self.retire(slab);
-                listed.settle(slab.page() / WORD_PAGES, 1);
+                listed.settle(1);
                 return;
             }
             if !self.insert_listed(slab) {

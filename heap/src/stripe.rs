@@ -41,6 +41,12 @@ impl Stripe {
         self.word.store(ticket.0, Ordering::Release);
     }
 
+    /// [`publish`](Self::publish) by who had a fence that releases since what it publishes.
+    pub fn publish_after_fence(&self, ticket: Ticket) {
+        // Relaxed, after the fence: as in `publish`.
+        self.word.store(ticket.0, Ordering::Relaxed);
+    }
+
     /// Empties the stripe, one of `class`, if its word is still `seen`, which must not have fewer
     /// than no units left; true if it was.
     pub fn detach(&self, class: u32, seen: Ticket) -> bool {

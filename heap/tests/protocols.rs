@@ -1161,7 +1161,8 @@ impl OneWord {
 
     fn remove(&self, page: u32) {
         if self.set().remove(page) {
-            self.set().settle(0, 1);
+            self.set().settle(1);
+            self.set().tidy(0, 1);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Short lives: every thread allocates a block, writes it, reads it and frees it, again and again.
+//! Short lives: every thread allocates a block, writes its first and last 8 bytes, reads them and frees it, again and
+//! again. Only these: 64 rounds of whole blocks of 16 to 4096 bytes are 17 GB, and would time the memory.
 
 use crate::allocator::{DeviceAllocator, Native};
 use bytemuck::{Pod, Zeroable};
@@ -56,16 +57,13 @@ unsafe fn churn<A: DeviceAllocator>(allocator: &A, rounds: &Rounds) {
             continue;
         }
         let mark = thread << 20 ^ round;
-        // SAFETY: the block has that many words, and is this thread's until it is freed.
+        // SAFETY: the block has that many words, and is this thread's until it is freed. Volatile: read from memory.
         unsafe {
-            for index in 0..words {
-                block.add(index as usize).write(mark ^ index << 40);
-            }
-            let mut wrong = 0;
-            for index in 0..words {
-                wrong |= block.add(index as usize).read() ^ mark ^ index << 40;
-            }
-            corrupt += u32::from(wrong != 0);
+            let last = block.add(words as usize - 1);
+            block.write_volatile(mark);
+            last.write_volatile(!mark);
+            let wrong = last.read_volatile() != !mark || words > 1 && block.read_volatile() != mark;
+            corrupt += u32::from(wrong);
             allocator.free(block.cast());
         }
     }

@@ -163,6 +163,7 @@ pub fn stop_by_signal() -> Result<Arc<AtomicBool>> {
 fn plan(common: &Common, arguments: &Arguments, device: &Device) -> Result<Plan> {
     let settings = Settings {
         tests: arguments.tests.clone(),
+        sizes: arguments.size.clone(),
         heap_bytes: common.heap.map(|bytes| bytes.0),
         samples: arguments.samples,
         quick: arguments.quick,

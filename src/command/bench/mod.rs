@@ -62,6 +62,9 @@ pub struct Arguments {
     /// What to measure [default: all tests]
     #[arg(value_name = "TEST", value_parser = test_parser(), hide_possible_values = true)]
     tests: Vec<Test>,
+    /// Only cases of these sizes in bytes, the most that their threads ask for, with commas between [default: all]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    size: Vec<u64>,
     /// Whom to measure beside the floor, with commas between [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     allocator: Vec<String>,
