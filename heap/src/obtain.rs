@@ -35,10 +35,9 @@ const PLENTY_SHARE: u32 = 2;
 const YOUNG_SHARE: u32 = 4;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used.
+/// a small part of what it has used. While the heap is young each time: what is refilled again and again is soon refilled
+/// seldom.
 const REFILLS_TO_GROW: u32 = 4;
-/// The same while the heap is young: what is refilled again and again is soon refilled seldom.
-const REFILLS_TO_GROW_YOUNG: u32 = 2;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
@@ -63,7 +62,7 @@ impl Search {
     /// No slab, but something was on its way.
     pub const UNSETTLED: Self = Self(u32::MAX - 2);
 
-    fn listed(slab: Slab) -> Self {
+    pub fn listed(slab: Slab) -> Self {
         Self(slab.0)
     }
 
@@ -81,6 +80,15 @@ impl Search {
     }
 }
 
+/// How hard to look for pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Where the summaries show some. None there means nothing.
+    Little,
+    /// Everywhere.
+    All,
+}
+
 /// What a refill looks at before it does anything: guesses, that what it then does verifies.
 #[derive(Clone, Copy)]
 pub(crate) struct Hints {
@@ -89,6 +97,8 @@ pub(crate) struct Hints {
     free: u32,
     /// Pages of the heap.
     admitted: u32,
+    /// The epoch of the free pages: a number that always changes.
+    epoch: u32,
     /// Listed slabs of the class.
     listed: u32,
     /// Stripes that have a slab.
@@ -129,7 +139,7 @@ impl Core {
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
-        let free = self.free_pages().count();
+        let (free, epoch) = self.free_pages().count_and_epoch();
         let listed = self.listed(class).count();
         let admitted = self.admitted_hint();
         // Relaxed: a hint.
@@ -137,6 +147,7 @@ impl Core {
         Hints {
             info: self.class_info(class),
             free,
+            epoch,
             admitted,
             listed,
             installed,
@@ -176,14 +187,14 @@ impl Core {
     /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
     /// or else fresh pages, or else any listed one.
     #[inline(never)]
-    pub(crate) fn obtain(&self, class: u32) -> Search {
+    pub(crate) fn obtain(&self, class: u32, effort: Effort) -> Search {
         let listed = self.listed(class);
         if listed.count() > 0
             && let Some(slab) = self.take_listed(class, PROBES)
         {
             return Search::listed(slab);
         }
-        let pages = self.take_pages(class);
+        let pages = self.take_pages(class, effort);
         if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
@@ -193,7 +204,7 @@ impl Core {
 
     /// Takes a listed slab with room, looking at `probes` of them; any, if all may be looked at.
     #[inline(never)]
-    fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
+    pub(crate) fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
         let room = self.eighths_wanted();
         // Where others do not begin, nor this stripe the last time: the product spreads.
@@ -249,7 +260,7 @@ impl Core {
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
-    fn take_pages(&self, class: u32) -> Search {
+    fn take_pages(&self, class: u32, effort: Effort) -> Search {
         let count = self.free_pages().count();
         let hints = self.hints(class, Ticket::empty(class));
         let least = hints.info.least_order;
@@ -259,6 +270,9 @@ impl Core {
             if let Some((page, order)) = self.take_block((least, order), near, u32::MAX) {
                 return self.make_slab(page, class, order);
             }
+        }
+        if effort == Effort::Little {
+            return Search::UNSETTLED;
         }
         let found = self.take_block_anywhere(least);
         match found.page() {
@@ -287,12 +301,9 @@ impl Core {
             .min(share);
         if before.has_slab() {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
-            let often = if hints.is_heap_young() {
-                REFILLS_TO_GROW_YOUNG
-            } else {
-                REFILLS_TO_GROW
-            };
-            let grows = before.generation().is_multiple_of(often);
+            // By chance, not by turns: what a launch does again and again must not keep in step with it.
+            let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
+            let grows = hints.is_heap_young() || share_of(place, REFILLS_TO_GROW) == 0;
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.

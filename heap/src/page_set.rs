@@ -158,6 +158,15 @@ impl PageSet {
         self.state().load(Ordering::Relaxed) as u32
     }
 
+    /// The count and the epoch, as [`count`](Self::count) and [`epoch_hint`](Self::epoch_hint) give them.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "two halves")]
+    pub fn count_and_epoch(&self) -> (u32, u32) {
+        // Relaxed: as they.
+        let state = self.state().load(Ordering::Relaxed);
+        (state as u32, (state >> 32) as u32)
+    }
+
     /// The epoch as a hint: what it announced is not seen.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the upper half")]

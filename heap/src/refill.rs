@@ -7,9 +7,9 @@
 use crate::cold;
 use crate::heap::{Core, Heap, own_stripe};
 use crate::malloc::Wish;
-use crate::obtain::Search;
+use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
-use crate::stripe::Stripe;
+use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use simt::atomic::{Ordering, fence};
 use simt::{time, warp};
@@ -21,8 +21,6 @@ const PATIENCE: u32 = 1000;
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
 const SPREAD_BITS: u32 = 4;
-/// Other stripes that a crosser looks at for a slab to adopt, each time others.
-const ADOPTABLE: u32 = 8;
 /// Units span at most `2^MAX_DENSITY` slots: a word of the bitmap.
 pub(crate) const MAX_DENSITY: u32 = 5;
 
@@ -193,12 +191,17 @@ impl Core {
         let class = before.class();
         let mask = self.stripe_mask(class);
         let listed = self.listed(class);
-        let from = own_stripe().wrapping_add(before.generation().wrapping_mul(ADOPTABLE));
-        for step in 1..=mask.min(ADOPTABLE) {
-            let index = from.wrapping_add(step) & mask;
-            let other = self.stripe(class, index);
+        // Of the stripe's own word nothing is left.
+        for step in (0..=mask).step_by(AT_ONCE as usize) {
+            let from = own_stripe().wrapping_add(step);
+            let words = self.look_at_stripes(class, from);
+            let shown = which(words, |seen| seen.left() > 0);
+            if shown == 0 {
+                continue;
+            }
+            let other = self.stripe(class, from.wrapping_add(shown.trailing_zeros()) & mask);
             let seen = other.look();
-            if index == own_stripe() & mask || seen.left() <= 0 || !self.is_sound(class, seen) {
+            if seen.left() <= 0 || !self.is_sound(class, seen) {
                 continue;
             }
             // Who finds the other stripe empty must know that a slab is on its way.
@@ -262,7 +265,7 @@ impl Core {
         self.let_go_in_sight(before);
         // Only now: who sees the stripe without the slab finds the slab where it went.
         stripe.publish(Ticket::refilling(class).following(before));
-        let obtained = self.obtain(class);
+        let obtained = self.obtain(class, Effort::Little);
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
@@ -319,7 +322,7 @@ impl Core {
     /// freed meanwhile; else an empty one. Only the stripe's crosser may ask.
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
-    /// Half is enough; a quarter is, if the free slots are spread. They are not where
+    /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
     /// what was allocated last, the lowest slots, still lives: then units there would find none.
     #[inline(always)]
     fn recycle(&self, slab: Slab, glance: Glance) -> Ticket {
@@ -332,7 +335,7 @@ impl Core {
         } else {
             draw_row(slab, free)
         };
-        if free < slots / 4 || free == 0 || (free < slots / 2 && !spread) {
+        if free < slots / 4 || free == 0 || (free < slots - slots / 4 && !spread) {
             return Ticket::empty(slab.class());
         }
         self.reserve(slab, ticket.left().cast_unsigned());

@@ -12,10 +12,12 @@ use crate::class;
 use crate::counters::Failure;
 use crate::heap::{Core, own_stripe};
 use crate::malloc::Wish;
-use crate::obtain::Search;
+use crate::obtain::{Effort, Search};
 use crate::refill::ticket_slab;
 use crate::slab::Slab;
+use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
+use core::ops::Range;
 use simt::atomic::{Ordering, fence};
 
 /// What one look at the places of a class gave: a ticket, or why there is none.
@@ -44,24 +46,31 @@ impl Core {
     pub(crate) fn scavenge(&self, wish: Wish, count: u32) -> Ticket {
         let class = wish.class();
         let epoch = self.epochs(class);
-        let look = self.look(class, count);
+        let look = self.look(class, count, Effort::Little);
+        if let Some(ticket) = look.ticket() {
+            return ticket;
+        }
+        // What is dear only where a slot of hardly more bytes will not do.
+        let classes = self.layout().class_count;
+        let near = (class + 1 + class::OCTAVE).min(classes);
+        let nearly = self.look_at_larger(wish, class + 1..near, count);
+        if let Some(ticket) = nearly.ticket() {
+            return ticket;
+        }
+        let look = self.look(class, count, Effort::All);
         if let Some(ticket) = look.ticket() {
             return ticket;
         }
         if self.reclaim_idle() {
             return Ticket::empty(class);
         }
-        let mut settled = look != Look::UNSETTLED;
-        for larger in class + 1..self.layout().class_count {
-            if class::alignment(larger) < wish.alignment() {
-                continue;
-            }
-            let look = self.look_at_larger(larger, count);
-            if let Some(ticket) = look.ticket() {
-                return ticket;
-            }
-            settled &= look != Look::UNSETTLED;
+        let far = self.look_at_larger(wish, near..classes, count);
+        if let Some(ticket) = far.ticket() {
+            return ticket;
         }
+        let settled = [look, nearly, far]
+            .iter()
+            .all(|look| *look != Look::UNSETTLED);
         // Acquire: whose change was seen in a search, its epoch is seen too.
         fence(Ordering::Acquire);
         if !settled || self.epochs(class) != epoch {
@@ -88,12 +97,12 @@ impl Core {
 
     /// Looks at the stripes and slabs of a class, and at the free pages.
     #[inline(never)]
-    fn look(&self, class: u32, count: u32) -> Look {
+    fn look(&self, class: u32, count: u32, effort: Effort) -> Look {
         let drawn = self.draw_anywhere(class, count);
         if drawn.ticket().is_some() {
             return drawn;
         }
-        let obtained = self.obtain(class);
+        let obtained = self.obtain(class, effort);
         if let Some(slab) = obtained.slab() {
             return Look(self.draw_from(obtained, slab, count).0);
         }
@@ -138,78 +147,133 @@ impl Core {
         0
     }
 
-    /// Looks at the stripes and listed slabs of a class above the one asked for.
-    fn look_at_larger(&self, class: u32, count: u32) -> Look {
-        let look = self.draw_anywhere(class, count);
-        if look == Look::EXHAUSTED && self.listed(class).count() > 0 {
-            return self.look(class, count);
+    /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do.
+    #[inline(never)]
+    fn look_at_larger(&self, wish: Wish, classes: Range<u32>, count: u32) -> Look {
+        let mut result = Look::EXHAUSTED;
+        for class in classes {
+            if class::alignment(class) < wish.alignment() {
+                continue;
+            }
+            let mut look = self.draw_anywhere(class, count);
+            if look == Look::EXHAUSTED && self.listed(class).count() > 0 {
+                look = match self.take_listed(class, u32::MAX) {
+                    Some(slab) => Look(self.draw_from(Search::listed(slab), slab, count).0),
+                    None => Look::UNSETTLED,
+                };
+            }
+            if look.ticket().is_some() {
+                return look;
+            }
+            if look == Look::UNSETTLED {
+                result = look;
+            }
         }
-        look
+        result
     }
 
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
     #[inline(never)]
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
-        let mask = self.stripe_mask(class);
         let mut result = Look::EXHAUSTED;
-        for step in 0..=mask {
-            let stripe = self.stripe(class, own_stripe().wrapping_add(step) & mask);
-            let seen = stripe.look();
-            if !seen.has_slab() {
-                continue;
+        let mut step = 0;
+        while step <= self.stripe_mask(class) {
+            let from = own_stripe().wrapping_add(step);
+            let seen = self.look_at_stripes(class, from);
+            if which(seen, Ticket::has_slab) != 0 {
+                result = Look::UNSETTLED;
             }
-            result = Look::UNSETTLED;
-            if seen.left() < 0 || self.mend(class, stripe) {
-                continue;
+            let mut drawable = which(seen, |seen| seen.has_slab() && seen.left() >= 0);
+            while drawable != 0 {
+                let index = from.wrapping_add(drawable.trailing_zeros()) & self.stripe_mask(class);
+                let drawn = self.draw_from_stripe(class, self.stripe(class, index), count);
+                if drawn.left() > 0 {
+                    return Look(drawn.0);
+                }
+                drawable &= drawable - 1;
             }
-            // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
-            let mut drawn = stripe.draw(count);
-            if (0..count.cast_signed()).contains(&drawn.left()) {
-                drawn = self.cross(class, stripe, drawn, count);
-            }
-            if drawn.left() > 0 {
-                return Look(drawn.0);
-            }
+            step += AT_ONCE;
         }
         result
+    }
+
+    /// Draws from a stripe of a class that was seen with a slab: the word of the slab that the units are of, or one with none left.
+    fn draw_from_stripe(&self, class: u32, stripe: &Stripe, count: u32) -> Ticket {
+        if stripe.look().left() < 0 || self.mend(class, stripe) {
+            return Ticket::empty(class);
+        }
+        // Nothing left but still a slab: its slots freed meanwhile are listed by its crosser.
+        let drawn = stripe.draw(count);
+        if (0..count.cast_signed()).contains(&drawn.left()) {
+            return self.cross(class, stripe, drawn, count);
+        }
+        drawn
     }
 
     /// Takes slabs without a block in them away from their stripes, so that their pages are free
     /// for all. True if there was one, or one that another is about to take away.
     #[inline(never)]
     pub(crate) fn reclaim_idle(&self) -> bool {
-        let globals = self.globals();
         let mut found = false;
         for class in 0..self.layout().class_count {
-            for index in 0..=self.stripe_mask(class) {
-                let stripe = self.stripe(class, index);
-                let seen = stripe.look();
-                if !seen.has_slab() || !self.is_sound(class, seen) {
-                    continue;
+            let mut from = 0;
+            while from <= self.stripe_mask(class) {
+                let mut idle = self.idle_stripes(class, from);
+                while idle != 0 {
+                    let index = from + idle.trailing_zeros();
+                    found |= self.reclaim(class, self.stripe(class, index));
+                    idle &= idle - 1;
                 }
-                if seen.left() < 0 {
-                    // Its crosser is about to let go of it, or to offer it again.
-                    found |= self.looks_unused(seen.page());
-                    continue;
-                }
-                let left = seen.left().cast_unsigned();
-                if !self.looks_idle(seen.page(), left) {
-                    continue;
-                }
-                // Who finds the stripe empty must know that pages are on their way.
-                let slab = ticket_slab(seen);
-                self.free_pages().announce(slab.pages());
-                if stripe.detach(class, seen) {
-                    // Relaxed: a hint.
-                    globals.shared.installed.fetch_sub(1, Ordering::Relaxed);
-                    // Release: for `uninstall`.
-                    fence(Ordering::Release);
-                    self.uninstall(slab, left);
-                    found = true;
-                }
-                self.free_pages().renounce(slab.pages());
+                from += AT_ONCE;
             }
         }
         found
+    }
+
+    /// Bits of those of several stripes of a class from one on whose slabs seem to have no block in them.
+    #[inline(always)]
+    fn idle_stripes(&self, class: u32, from: u32) -> u32 {
+        let seen = self.look_at_stripes(class, from);
+        let uses = seen.map(|seen| {
+            if seen.has_slab() && self.is_sound(class, seen) {
+                self.used_hint(seen.page())
+            } else {
+                u32::MAX
+            }
+        });
+        let idle = |(index, (seen, used)): (u32, (Ticket, u32))| {
+            u32::from(used == seen.left().max(0).cast_unsigned()) << index
+        };
+        (0..).zip(seen.into_iter().zip(uses)).map(idle).sum()
+    }
+
+    /// Takes the slab of a stripe away if there is no block in it. True if there was none, or another is about to take it away.
+    fn reclaim(&self, class: u32, stripe: &Stripe) -> bool {
+        let seen = stripe.look();
+        if !seen.has_slab() || !self.is_sound(class, seen) {
+            return false;
+        }
+        if seen.left() < 0 {
+            // Its crosser is about to let go of it, or to offer it again.
+            return self.looks_unused(seen.page());
+        }
+        let left = seen.left().cast_unsigned();
+        if !self.looks_idle(seen.page(), left) {
+            return false;
+        }
+        // Who finds the stripe empty must know that pages are on their way.
+        let slab = ticket_slab(seen);
+        self.free_pages().announce(slab.pages());
+        let detached = stripe.detach(class, seen);
+        if detached {
+            // Relaxed: a hint.
+            let shared = &self.globals().shared;
+            shared.installed.fetch_sub(1, Ordering::Relaxed);
+            // Release: for `uninstall`.
+            fence(Ordering::Release);
+            self.uninstall(slab, left);
+        }
+        self.free_pages().renounce(slab.pages());
+        detached
     }
 }

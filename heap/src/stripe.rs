@@ -1,5 +1,6 @@
 //! The share of a class that the warps of one multiprocessor draw from.
 
+use crate::heap::Core;
 use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU64, Ordering};
 
@@ -56,4 +57,31 @@ impl Stripe {
             .compare_exchange(seen.0, empty.0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
+}
+
+/// Stripes that a search looks at at once.
+pub(crate) const AT_ONCE: u32 = 4;
+
+impl Core {
+    /// The words of several stripes of a class from one on, round its stripes, and of none where there are fewer. One wait for
+    /// the memory.
+    #[inline(always)]
+    pub(crate) fn look_at_stripes(&self, class: u32, from: u32) -> [Ticket; AT_ONCE as usize] {
+        let mask = self.stripe_mask(class);
+        let look = |ahead| {
+            if ahead <= mask {
+                self.stripe(class, from.wrapping_add(ahead) & mask).look()
+            } else {
+                Ticket::empty(class)
+            }
+        };
+        [look(0), look(1), look(2), look(3)]
+    }
+}
+
+/// Bits of those of several words of which something is true.
+#[inline(always)]
+pub(crate) fn which(words: [Ticket; AT_ONCE as usize], is_true: impl Fn(Ticket) -> bool) -> u32 {
+    let bit = |(index, word): (u32, Ticket)| u32::from(is_true(word)) << index;
+    (0..).zip(words).map(bit).sum()
 }
