@@ -88,12 +88,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         None => Vec::new(),
     };
     let device = common.open_device()?;
-    let rows = measure_all(&device, &scenarios, arguments)?;
+    let rows = measure_all(&device, &scenarios, &others, arguments)?;
     let failed = failures(&rows);
-    let rows = beside(rows, others);
-    if let Some(path) = &arguments.output {
-        write_rows(&rows, path)?;
-    }
+    let rows = beside(rows, &others);
     if common.json {
         print_json(&rows)?;
     } else {
@@ -121,7 +118,7 @@ fn measure_all(device: &Device, scenarios: &[Scenario], arguments: &Arguments) -
                 ));
                 // What was found is not lost if a later case hangs.
                 if let Some(path) = &arguments.output {
-                    write_rows(&rows, path)?;
+                    write_rows(&beside(rows.clone(), others), path)?;
                 }
             }
         }

@@ -66,9 +66,9 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
 
 /// Rows of one table and of another one beside it. Of a case that both have the other one's are taken.
 #[must_use]
-pub fn beside(mut rows: Vec<Row>, others: Vec<Row>) -> Vec<Row> {
+pub fn beside(mut rows: Vec<Row>, others: &[Row]) -> Vec<Row> {
     rows.retain(|row| !others.iter().any(|other| other.is_of_case_of(row)));
-    rows.extend(others);
+    rows.extend_from_slice(others);
     rows
 }
 
@@ -94,7 +94,7 @@ mod tests {
         write_rows(&others, &path).expect("written");
         let read = read_rows(&path).expect("a table");
         assert_eq!(read, others);
-        let both = beside(vec![row("driver", 1, 1.0), row("driver", 2, 2.0)], read);
+        let both = beside(vec![row("driver", 1, 1.0), row("driver", 2, 2.0)], &read);
         assert_eq!(both[0], row("driver", 2, 2.0));
         assert_eq!(both[1..], others);
         std::fs::write(&path, "what\nelse\n").expect("written");
