@@ -11,8 +11,11 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
-#                      python resources
+#                      python resources; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
+#
+# The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
+# variables it takes, such as CORES and SECONDS_EACH. It may run beside other groups, in a run with another OUT.
 #
 # The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
 #
@@ -139,6 +142,14 @@ if wanted tests; then
     name=$(basename "$test")
     step "test $name" "test-$name.txt" "$test" --show-output
   done
+fi
+if [[ " $only " == *" long "* ]]; then
+  bash "$here/long/long-runs.sh" "$out/long" 2>&1 | tee "$out/long.txt"
+  if [[ ${PIPESTATUS[0]} -eq 0 ]]; then
+    passed=$((passed + 1))
+  else
+    failed+=(long)
+  fi
 fi
 if wanted stress; then
   both stress stress --threads "$threads" --heap "$heap"
