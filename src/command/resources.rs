@@ -101,7 +101,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
 }
 
 /// Measures one case after the other.
-fn measure_all(device: &Device, scenarios: &[Scenario], arguments: &Arguments) -> Result<Vec<Row>> {
+fn measure_all(
+    device: &Device,
+    scenarios: &[Scenario],
+    others: &[Row],
+    arguments: &Arguments,
+) -> Result<Vec<Row>> {
     let subjects = chosen_subjects(device, arguments)?;
     let mut rows = Vec::new();
     for scenario in scenarios {
