@@ -173,10 +173,8 @@ mod tests {
         let (pairs, operations) = (find(&figures, "pairs"), find(&figures, "operations"));
         let operations = operations.expect("counted");
         assert!(pairs.expect("counted") >= 100.0);
-        assert!(
-            operations < variable.operations.len() as f64,
-            "{operations}"
-        );
+        // The scenario has a million in each round.
+        assert!(operations < 1e6, "{operations}");
         let ratio = find(&figures, "reserved_over_live").expect("measured");
         assert!(ratio >= 1.0, "of what was live by then: {ratio}");
 

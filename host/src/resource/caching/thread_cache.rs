@@ -201,10 +201,9 @@ impl StreamBins {
     /// Takes a block of the next classes that has one.
     fn take_near(&mut self, class: usize) -> Option<(DevicePointer, usize)> {
         let near = self.bins.get_mut(class + 1..=class + nearest(class))?;
-        let found = near.iter_mut().zip(class + 1..);
-        found
-            .filter_map(|(bin, class)| Some((bin.pop()?, class)))
-            .next()
+        near.iter_mut()
+            .zip(class + 1..)
+            .find_map(|(bin, class)| Some((bin.pop()?, class)))
     }
 
     /// Takes everything out.
