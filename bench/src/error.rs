@@ -32,6 +32,14 @@ pub enum Error {
     /// A scenario of memory resources cannot be read or written.
     #[error("{0}")]
     Scenario(String),
+    /// A resource that did too little for a figure.
+    #[error("{pairs} pairs in {} s are too few for a figure: give it more by --seconds", limit.as_secs_f64())]
+    TooSlow {
+        /// Pairs of all threads in the timed rounds.
+        pairs: u64,
+        /// The time that these may take.
+        limit: std::time::Duration,
+    },
     /// An allocator gave blocks that cannot be measured.
     #[error("{0}")]
     Unfit(String),

@@ -3,8 +3,9 @@
 
     compare.py --scenarios DIRECTORY --output rows.csv [--wheels DIRECTORY] [--library DIRECTORY]
 
-Rows are `scenario,resource,threads,metric,value`, as `scatterheap resources` writes them. A peer that cannot be built
-or run is named with the reason, and the others go on; the exit code is then 1. Needs g++ with C++20, and for GPUs the
+Rows are `scenario,resource,threads,metric,value`, as `scatterheap resources` writes them, and are written as each case
+ends. A case runs in a process of its own. What cannot be built, fails or hangs is named with the reason, and the others
+go on; the exit code is then 1. Needs g++ with C++20, and for GPUs the
 headers of CUDA; for `torch` PyTorch in this Python; for `rmm_pool` and `rmm_arena` the wheels of librmm and
 rapids-logger, unpacked or not (benches/resources/fetch-rmm.sh), or both installed.
 """
@@ -19,14 +20,20 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = ["scenario", "resource", "threads", "metric", "value"]
+# Cases in a row that hang before a peer is given up, and seconds that a killed process may take to end, and a compiler.
+MOST_HANGS = 2
+ENDING = 5
+BUILDING = 150
 PEERS = {
-    "cuda": ["scatterheap_c", "torch", "driver_async", "cuda_malloc", "rmm_pool", "rmm_arena"],
+    "cuda": ["torch", "cuda_malloc", "driver_async", "rmm_pool", "rmm_arena", "scatterheap_c"],
     "cpu": ["scatterheap_c", "system_malloc"],
 }
 
@@ -46,6 +53,10 @@ print(json.dumps({
 
 class Missing(Exception):
     """What a peer needs is not here; the text says what."""
+
+
+class Hung(Missing):
+    """A case did not end."""
 
 
 @dataclasses.dataclass
@@ -76,8 +87,9 @@ def arguments():
     parser.add_argument("--peers", help="some of them, with commas between")
     parser.add_argument("--only", help="some scenarios, with commas between")
     parser.add_argument("--threads", default="1,16", help="[%(default)s]")
-    parser.add_argument("--seconds", type=float, default=1, help="of a case before and while it is timed [%(default)s]")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a case before, while and after it is timed [%(default)s]")
     parser.add_argument("--limit", type=float, default=60, help="seconds after which a case has failed [%(default)s]")
+    parser.add_argument("--total", type=float, default=float("inf"), help="seconds after which no case is begun [no limit]")
     options = parser.parse_args()
     options.peers = options.peers.split(",") if options.peers else PEERS[options.device]
     unknown = set(options.peers) - {peer for peers in PEERS.values() for peer in peers}
@@ -119,10 +131,10 @@ class Places:
         if self._torch is None:
             if importlib.util.find_spec("torch") is None:
                 raise Missing(f"PyTorch is not installed for {sys.executable}")
-            asked = subprocess.run([sys.executable, "-c", ASK_TORCH], capture_output=True, text=True)
-            if asked.returncode != 0:
-                raise Missing(f"PyTorch does not start: {last_line(asked.stderr)}")
-            self._torch = json.loads(asked.stdout.strip().splitlines()[-1])
+            code, output, errors = output_of([sys.executable, "-c", ASK_TORCH], self.options.limit)
+            if code != 0:
+                raise Missing(f"PyTorch does not start: {last_line(errors)}")
+            self._torch = json.loads(output.strip().splitlines()[-1])
         return self._torch
 
     def cuda(self):
@@ -207,12 +219,13 @@ def build(peer, flags, options):
     command = [compiler, "-std=c++20", "-O2", "-rdynamic", "-pthread", *flags.compile()]
     command += [str(HERE / "peers" / f"{peer}.cpp"), str(HERE / "counters.cpp"), "-o", str(program)]
     command += ["-Wl,--no-as-needed", *flags.link(), "-ldl"]
-    built = subprocess.run(command, capture_output=True, text=True)
-    if built.returncode != 0:
+    code, _, said = output_of(command, BUILDING)
+    if code != 0:
         log = program.with_suffix(".log")
-        log.write_text(" ".join(command) + "\n" + built.stderr, encoding="utf-8")
-        errors = [line for line in built.stderr.splitlines() if "error" in line or "undefined" in line]
-        raise Missing(f"it does not build: {(errors or [last_line(built.stderr)])[0]} (see {log})")
+        log.write_text(" ".join(command) + "\n" + said, encoding="utf-8")
+        errors = [line for line in said.splitlines() if "error" in line or "undefined" in line]
+        raise Missing(f"it does not build: {(errors or [last_line(said)])[0]} (see {log})")
+    print(f"{peer}: built", flush=True)
     return program
 
 
@@ -234,48 +247,84 @@ def build_all(options):
     return built
 
 
+def output_of(command, limit):
+    """Exit code, output and errors of a command that may take so many seconds. One that cannot even be killed, as it is in
+    the driver, is left behind."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        try:
+            output, errors = process.communicate(timeout=limit)
+            return process.returncode, output, errors
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            process.communicate(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            process.stdout.close()
+            process.stderr.close()
+            process.returncode = -9  # So that leaving the block does not wait for it.
+        raise Hung(f"it took longer than {limit:g} s")
+
+
 def run(program, scenario, threads, options):
     """The rows of one case."""
     command = [str(program), str(options.scenarios), scenario, str(threads), str(options.seconds)]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
-    except subprocess.TimeoutExpired:
-        raise Missing(f"it took longer than {options.limit:g} s") from None
-    if ran.returncode != 0:
-        raise Missing(f"it failed ({ran.returncode}): {last_line(ran.stderr)}")
-    rows = [line.split(",") for line in ran.stdout.splitlines()]
+    code, output, errors = output_of(command, options.limit)
+    if code != 0:
+        raise Missing(f"it failed ({code}): {last_line(errors)}")
+    rows = [line.split(",") for line in output.splitlines()]
     rows = [row for row in rows if len(row) == len(HEADER) and row[0] == scenario]
     if not rows:
         raise Missing("it printed no rows")
     return rows
 
 
+def run_peer(peer, program, cases, end, write, options):
+    """Runs the cases of a peer; the number of those without rows."""
+    failures = hangs = 0
+    for index, (scenario, threads) in enumerate(cases):
+        left = len(cases) - index
+        if hangs == MOST_HANGS:
+            print(f"{peer}: {left} cases left out: {hangs} in a row hung", flush=True)
+            return failures + left
+        if time.monotonic() > end:
+            print(f"{peer}: {left} cases left out: {options.total:g} s are over", flush=True)
+            return failures + left
+        case = f"{peer}, {scenario}, {threads} threads"
+        try:
+            rows = run(program, scenario, threads, options)
+        except Missing as reason:
+            print(f"{case}: {reason}", flush=True)
+            failures += 1
+            hangs = hangs + 1 if isinstance(reason, Hung) else 0
+            continue
+        hangs = 0
+        write(rows)
+        print(f"{case}: " + ", ".join(f"{row[3]} {row[4]}" for row in rows), flush=True)
+    return failures
+
+
 def main():
     options = arguments()
-    names = scenarios(options)
+    end = time.monotonic() + options.total
+    cases = [(scenario, threads) for scenario in scenarios(options) for threads in options.threads]
     options.build.mkdir(parents=True, exist_ok=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     failures = 0
     with open(options.output, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(HEADER)
+
+        def write(rows):
+            writer.writerows(rows)
+            file.flush()
+
+        write([HEADER])
         for peer, program in build_all(options).items():
             if isinstance(program, BaseException):
                 print(f"{peer}: left out: {program}", flush=True)
                 failures += 1
-                continue
-            for scenario in names:
-                for threads in options.threads:
-                    case = f"{peer}, {scenario}, {threads} threads"
-                    try:
-                        rows = run(program, scenario, threads, options)
-                    except Missing as reason:
-                        print(f"{case}: {reason}", flush=True)
-                        failures += 1
-                        continue
-                    writer.writerows(rows)
-                    file.flush()
-                    print(f"{case}: " + ", ".join(f"{row[3]} {row[4]}" for row in rows), flush=True)
+            else:
+                failures += run_peer(peer, program, cases, end, write, options)
     print(f"rows are in {options.output}; {failures} failures")
     return 1 if failures else 0
 

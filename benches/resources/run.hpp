@@ -13,7 +13,8 @@
 //       uint64_t reserved();                                   // the most bytes of the device so far; 0 if not known
 //   };
 //
-// What is measured is what docs/resources.md says. Each thread stops after SECONDS, with fewer rounds then.
+// What is measured is what docs/resources.md says, and how it is cut short as by `scatterheap resources`: the untimed
+// round, the timed rounds and the one after them may take SECONDS each, and each part goes on where the last one ended.
 #include "counters.hpp"
 #include "device.hpp"
 #include "scenario.hpp"
@@ -31,24 +32,58 @@
 
 using Clock = std::chrono::steady_clock;
 
+/// Pairs that all threads must have done while they were timed, so that a figure means something.
+constexpr uint64_t least_pairs = 100;
+/// How many times longer the untimed round may take if a part of it, one over this, is done by then.
+constexpr uint64_t patience = 8;
+
+/// The time of a part. The clock is looked at seldom where operations are fast, and often where they are slow.
+class Pace {
+  public:
+    explicit Pace(double seconds) : begin(Clock::now()), last(begin), limit(duration(seconds)) {}
+
+    /// Counts an operation; whether the time is over.
+    bool is_over() { return --left == 0 && look(); }
+
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+    void extend(double seconds) { limit = duration(seconds); }
+
+  private:
+    static Clock::duration duration(double seconds) {
+        return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    }
+
+    bool look() {
+        const Clock::time_point now = Clock::now();
+        const bool took_long = now - last > limit / 64;
+        stride = took_long ? std::max<uint64_t>(stride / 2, 1) : std::min<uint64_t>(stride * 2, 256);
+        left = stride;
+        last = now;
+        return now - begin >= limit;
+    }
+
+    Clock::time_point begin, last;
+    Clock::duration limit;
+    uint64_t stride = 1, left = 1;
+};
+
 /// What one thread did.
 struct Outcome {
     /// In all rounds.
-    uint64_t allocations = 0;
+    uint64_t operations = 0;
     uint64_t failures = 0;
-    /// In the timed ones.
+    /// Operations in the timed rounds.
     uint64_t timed = 0;
     uint64_t calls = 0;
     double seconds = 0;
-    /// In the round that counts hits.
+    /// Allocations in the round that counts hits.
     uint64_t observed = 0;
     uint64_t hits = 0;
-    /// Whether a whole round was run, with all that is ever live at once.
-    bool was_whole = false;
     std::string error;
 };
 
-/// One thread: its stream and its blocks.
+/// One thread: its stream, its blocks, and where in the scenario it is.
 class Worker {
   public:
     Worker(Peer &peer, const Scenario &scenario) : peer(peer), scenario(scenario), blocks(scenario.slots) {}
@@ -59,68 +94,68 @@ class Worker {
     }
 
     /// A round that is not timed.
-    void warm_up(Clock::time_point end) { round(end); }
+    void warm_up(double seconds) {
+        Pace pace(seconds);
+        const uint64_t round = scenario.operations.size(), done = advance(round, pace);
+        if (done < round / patience) return;
+        pace.extend(seconds * patience);
+        advance(round - done, pace);
+    }
 
     /// The timed rounds.
-    void measure(Clock::time_point end) {
-        const uint64_t calls = counters.calls, allocations = outcome.allocations;
-        const Clock::time_point start = Clock::now();
-        for (uint64_t index = 0; index < scenario.rounds; ++index) {
-            if (!round(end)) break;
-        }
-        outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    void measure(double seconds) {
+        const uint64_t calls = counters.calls;
+        Pace pace(seconds);
+        outcome.timed = advance(scenario.rounds * scenario.operations.size(), pace);
+        outcome.seconds = pace.seconds();
         outcome.calls = counters.calls - calls;
-        outcome.timed = outcome.allocations - allocations;
     }
 
     /// One more round, in which allocations that led to no call are counted.
-    void count_hits(Clock::time_point end) {
-        const Outcome before = outcome;
-        const uint64_t misses = counters.misses;
-        round(end);
-        const uint64_t allocations = outcome.allocations - before.allocations;
-        const uint64_t failures = outcome.failures - before.failures;
-        const uint64_t without = allocations - (counters.misses - misses);
-        outcome.observed = allocations;
+    void count_hits(double seconds) {
+        const uint64_t misses = counters.misses, allocated = allocations, failures = outcome.failures;
+        Pace pace(seconds);
+        advance(scenario.operations.size(), pace);
+        outcome.observed = allocations - allocated;
+        const uint64_t without = outcome.observed - (counters.misses - misses), failed = outcome.failures - failures;
         // What failed is no hit, and may have led to a call or not.
-        outcome.hits = without > failures ? without - failures : 0;
+        outcome.hits = without > failed ? without - failed : 0;
+    }
+
+    /// Frees what is live.
+    void finish() {
+        for (; position < scenario.operations.size(); ++position) {
+            if (!scenario.operations[position].allocates) perform(scenario.operations[position]);
+        }
     }
 
     Outcome outcome;
 
   private:
-    /// Whether there is time for another round.
-    bool round(Clock::time_point end) {
+    /// Goes on for so many operations, or until the time is over; the operations that were done.
+    uint64_t advance(uint64_t most, Pace &pace) {
         uint64_t done = 0;
-        for (const Operation &operation : scenario.operations) {
-            void *&block = blocks[operation.slot];
-            if (operation.allocates) {
-                counters.allocation = ++outcome.allocations;
-                block = peer.allocate(operation.bytes, stream);
-                counters.allocation = 0;
-                if (!block) ++outcome.failures;
-            } else if (block) {
-                peer.deallocate(block, operation.bytes, stream);
-                block = nullptr;
-            }
-            if ((++done & 1023) == 0 && Clock::now() > end) {
-                free_the_rest(done);
-                return false;
-            }
+        while (done < most) {
+            const Operation &operation = scenario.operations[position];
+            if (++position == scenario.operations.size()) position = 0;
+            perform(operation);
+            ++done;
+            if (pace.is_over()) break;
         }
-        outcome.was_whole = true;
-        return Clock::now() < end;
+        outcome.operations += done;
+        return done;
     }
 
-    /// Frees what is live after so many operations.
-    void free_the_rest(uint64_t done) {
-        for (uint64_t index = done; index < scenario.operations.size(); ++index) {
-            const Operation &operation = scenario.operations[index];
-            void *&block = blocks[operation.slot];
-            if (!operation.allocates && block) {
-                peer.deallocate(block, operation.bytes, stream);
-                block = nullptr;
-            }
+    void perform(const Operation &operation) {
+        void *&block = blocks[operation.slot];
+        if (operation.allocates) {
+            counters.allocation = ++allocations;
+            block = peer.allocate(operation.bytes, stream);
+            counters.allocation = 0;
+            if (!block) ++outcome.failures;
+        } else if (block) {
+            peer.deallocate(block, operation.bytes, stream);
+            block = nullptr;
         }
     }
 
@@ -128,13 +163,14 @@ class Worker {
     const Scenario &scenario;
     std::vector<void *> blocks;
     Stream stream{};
+    size_t position = 0;
+    uint64_t allocations = 0;
 };
 
 /// Runs all threads; what each did.
 inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned threads, double seconds) {
     std::barrier together(threads);
     std::vector<Outcome> outcomes(threads);
-    const auto time = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     const auto work = [&](unsigned index) {
         Worker worker(peer, scenario);
         // A thread that failed still comes to the barriers, as the others wait there.
@@ -148,12 +184,14 @@ inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned t
         };
         attempt([&] { worker.open(); });
         together.arrive_and_wait();
-        attempt([&] { worker.warm_up(Clock::now() + time); });
+        attempt([&] { worker.warm_up(seconds); });
         attempt([&] { wait_for_device(); });
         together.arrive_and_wait();
-        attempt([&] { worker.measure(Clock::now() + time); });
+        attempt([&] { worker.measure(seconds); });
         together.arrive_and_wait();
-        attempt([&] { worker.count_hits(Clock::now() + time); });
+        attempt([&] { worker.count_hits(seconds); });
+        together.arrive_and_wait();
+        attempt([&] { worker.finish(); });
         together.arrive_and_wait();
         outcomes[index] = worker.outcome;
     };
@@ -164,31 +202,39 @@ inline std::vector<Outcome> run(Peer &peer, const Scenario &scenario, unsigned t
 }
 
 inline void row(const Scenario &scenario, unsigned threads, const char *metric, double value) {
-    std::printf("%s,%s,%u,%s,%.6g\n", scenario.name.c_str(), Peer::name, threads, metric, value);
+    std::printf("%s,%s,%u,%s,%.9g\n", scenario.name.c_str(), Peer::name, threads, metric, value);
 }
 
 inline void print(const Scenario &scenario, const std::vector<Outcome> &outcomes, Peer &peer) {
     const auto threads = static_cast<unsigned>(outcomes.size());
     const auto reserved = static_cast<double>(peer.reserved());
-    const double live = static_cast<double>(scenario.peak) * threads;
     const bool counts_calls = peer.counts_calls();
-    double slowest = 0;
-    bool was_whole = true;
+    double live = 0;
     Outcome sum;
+    sum.operations = UINT64_MAX;
     for (const Outcome &outcome : outcomes) {
         if (!outcome.error.empty()) throw std::runtime_error(outcome.error);
-        if (outcome.timed > 0) slowest = std::max(slowest, outcome.seconds / static_cast<double>(outcome.timed));
-        was_whole = was_whole && outcome.was_whole;
+        sum.seconds += outcome.seconds;
+        live += static_cast<double>(scenario.peak_of_first(outcome.operations));
+        sum.operations = std::min(sum.operations, outcome.operations);
         sum.timed += outcome.timed;
         sum.failures += outcome.failures;
         sum.calls += outcome.calls;
         sum.observed += outcome.observed;
         sum.hits += outcome.hits;
     }
-    if (sum.timed == 0) throw std::runtime_error("no allocation was timed: give it more seconds");
-    row(scenario, threads, "ns_per_pair", slowest * 1e9);
-    if (was_whole && reserved > 0 && live > 0) row(scenario, threads, "reserved_over_live", reserved / live);
-    if (counts_calls) {
+    const uint64_t pairs = sum.timed / 2;
+    if (pairs < least_pairs) {
+        throw std::runtime_error(std::to_string(pairs) + " pairs are too few for a figure: give it more seconds");
+    }
+    // Of all threads' pairs, so that one that got no core for a while counts as little as it did.
+    row(scenario, threads, "ns_per_pair", sum.seconds * 2e9 / static_cast<double>(sum.timed));
+    row(scenario, threads, "pairs", static_cast<double>(pairs));
+    if (reserved > 0 && live > 0) {
+        row(scenario, threads, "reserved_over_live", reserved / live);
+        row(scenario, threads, "operations", static_cast<double>(sum.operations));
+    }
+    if (counts_calls && sum.observed > 0) {
         row(scenario, threads, "hit_rate", static_cast<double>(sum.hits) / static_cast<double>(sum.observed));
         row(scenario, threads, "driver_calls", static_cast<double>(sum.calls));
     }

@@ -25,8 +25,17 @@ struct Scenario {
     uint64_t capacity = 0;
     std::vector<Operation> operations;
     size_t slots = 0;
-    /// The most bytes that are live at once.
-    uint64_t peak = 0;
+
+    /// The most bytes that are live at once if a thread does so many operations only.
+    uint64_t peak_of_first(uint64_t count) const {
+        uint64_t live = 0, peak = 0;
+        for (size_t index = 0; index < operations.size() && index < count; ++index) {
+            const Operation &operation = operations[index];
+            live += operation.allocates ? operation.bytes : -operation.bytes;
+            peak = std::max(peak, live);
+        }
+        return peak;
+    }
 };
 
 inline std::vector<std::string> fields_of(const std::string &line) {
@@ -50,7 +59,6 @@ inline std::ifstream open_table(const std::string &path, const std::string &head
 inline void read_operations(Scenario &scenario, const std::string &path) {
     std::ifstream file = open_table(path, "thread,operation,id,bytes");
     std::vector<bool> is_live;
-    uint64_t live = 0;
     for (std::string line; std::getline(file, line);) {
         const auto fields = fields_of(line);
         if (fields.size() != 4 || (fields[1] != "a" && fields[1] != "f")) {
@@ -62,8 +70,6 @@ inline void read_operations(Scenario &scenario, const std::string &path) {
             throw std::runtime_error(path + ": `" + line + "` allocates a slot that is live, or frees one that is not");
         }
         is_live[operation.slot] = operation.allocates;
-        live += operation.allocates ? operation.bytes : -operation.bytes;
-        scenario.peak = std::max(scenario.peak, live);
         scenario.operations.push_back(operation);
     }
     for (bool live : is_live) {

@@ -23,6 +23,31 @@ fn cpu() -> (Device, Stream) {
 }
 
 #[test]
+fn a_block_that_is_larger_by_little_serves_too() {
+    let (device, stream) = cpu();
+    let memory = Caching::new(Segments::new(DeviceMemory::new(&device)));
+    let allocate = |bytes| memory.allocate(bytes, 256, &stream).expect("memory");
+    let free = |block, bytes| memory.deallocate(block, bytes, 256, &stream);
+    let (little, more, much) = (1 << 20, (1 << 20) + 1, (1 << 20) + (1 << 17));
+    let block = allocate(more);
+    free(block, more).expect("handed out");
+    assert_eq!(allocate(little), block);
+    let refused = free(block, more).expect_err("other bytes");
+    assert!(
+        matches!(refused, Error::WrongSize { had: (bytes, 256), .. } if bytes == little),
+        "{refused}"
+    );
+    free(block, little).expect("handed out");
+    free(block, little).expect_err("freed twice");
+    // It is still as large as it was.
+    assert_eq!(allocate(more), block);
+    let other = allocate(much);
+    free(other, much).expect("handed out");
+    assert_ne!(allocate(little), other, "too large by far");
+    assert_eq!(memory.usage().hits, 2);
+}
+
+#[test]
 fn a_cache_gives_the_same_block_again_and_counts() {
     let (device, stream) = cpu();
     let memory = Caching::of(&device);

@@ -2,20 +2,22 @@
 
 use super::Common;
 use super::output::{note, print, print_json, table};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use scatterheap::Device;
 use scatterheap::size::Bytes;
 use scatterheap_bench::resources::{
-    Row, Scenario, Subject, TRANSFORMER, measure, scenarios, subjects, transformer, write_all,
-    write_rows,
+    Row, Scenario, Subject, Verdict, beside, judge, measure, read_rows, scenarios, subjects,
+    transformer, write_all, write_rows,
 };
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
 
 const HELP: &str = "\
 Scenarios:
   same_size    32 blocks of 64 KiB, again and again
   large        8 blocks of more than 1 MiB, up to 64 MiB
-  transformer  a recorded training step, if its trace is there
+  transformer  a recorded training step
   pressure     blocks of 1 to 64 MiB in a memory of 4 GiB that is 95 % full
   variable     10^6 operations on 2 GiB of blocks of 256 B to 1 MiB
   one_mib      a block of 1 MiB
@@ -29,12 +31,14 @@ Examples:
   scatterheap resources variable --resource scatterheap --threads 1,16
   scatterheap resources --write-scenarios traces         for programs in other languages
   scatterheap resources --output resources.csv           scenario,resource,threads,metric,value
+  scatterheap resources --with peers.csv                 beside rows of benches/resources/compare.py
 
 docs/resources.md says what the metrics mean. The exit code is 1 if an allocation of the default
 resource failed.";
 
-/// Where the recorded trace is looked for.
-const TRACE: &str = "benches/data/transformer.csv";
+/// The recorded trace.
+const TRACE: &str = include_str!("../../benches/data/transformer.csv");
+const TRACE_PLACE: &str = "benches/data/transformer.csv";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -52,13 +56,19 @@ pub struct Arguments {
     /// Fewer rounds and operations, and less memory
     #[arg(long)]
     quick: bool,
-    /// Trace of the scenario `transformer` [default: benches/data/transformer.csv, if it is there]
+    /// Seconds that a case may take before, while and after it is timed, each; what was done by then counts
+    #[arg(long, value_name = "PER_CASE", default_value = "0.5", value_parser = seconds)]
+    seconds: Duration,
+    /// Trace of the scenario `transformer` [default: that of benches/data/transformer.csv, which is built in]
     #[arg(long, value_name = "FILE")]
     transformer: Option<PathBuf>,
+    /// Rows of other allocators, as CSV, that are put beside these; of a case in both the file's are taken
+    #[arg(long, value_name = "FILE")]
+    with: Option<PathBuf>,
     /// Write the scenarios to this directory, and measure nothing
     #[arg(long, value_name = "DIRECTORY")]
     write_scenarios: Option<PathBuf>,
-    /// Table of all figures as CSV
+    /// Table of all figures as CSV, which is written anew after each case
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -73,41 +83,74 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
             directory.display()
         ));
     }
+    let others = match &arguments.with {
+        Some(path) => read_rows(path)?,
+        None => Vec::new(),
+    };
     let device = common.open_device()?;
-    let subjects = chosen_subjects(&device, arguments)?;
-    let mut rows = Vec::new();
-    for scenario in &scenarios {
-        for threads in &arguments.threads {
-            if has_room(&device, scenario, *threads)? {
-                for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
-                    rows.extend(measure_one(&device, subject, scenario, *threads));
-                }
-            }
-        }
-    }
-    if let Some(path) = &arguments.output {
-        write_rows(&rows, path)?;
-    }
+    let rows = measure_all(&device, &scenarios, &others, arguments)?;
+    let failed = failures(&rows);
+    let rows = beside(rows, &others);
     if common.json {
         print_json(&rows)?;
     } else {
         print(&text(&rows))?;
+        print(&verdicts(&judge(&rows)))?;
     }
-    judge(&rows)
+    failed
+}
+
+/// Measures one case after the other.
+fn measure_all(
+    device: &Device,
+    scenarios: &[Scenario],
+    others: &[Row],
+    arguments: &Arguments,
+) -> Result<Vec<Row>> {
+    let subjects = chosen_subjects(device, arguments)?;
+    let mut rows = Vec::new();
+    for scenario in scenarios {
+        for threads in &arguments.threads {
+            if !has_room(device, scenario, *threads)? {
+                continue;
+            }
+            for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
+                rows.extend(measure_one(
+                    device,
+                    subject,
+                    scenario,
+                    (*threads, arguments.seconds),
+                ));
+                // What was found is not lost if a later case hangs.
+                if let Some(path) = &arguments.output {
+                    write_rows(&beside(rows.clone(), others), path)?;
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let parsed = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.001..=3600.0).contains(seconds));
+    parsed
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("`{text}` is no time: use seconds from 0.001 to 3600"))
 }
 
 fn chosen_scenarios(common: &Common, arguments: &Arguments) -> Result<Vec<Scenario>> {
     let mut all = scenarios(common.seed, arguments.quick);
-    let path = arguments.transformer.as_deref();
-    let path = path.unwrap_or(Path::new(TRACE));
-    if arguments.transformer.is_some() || path.exists() {
-        all.push(transformer(path, arguments.quick)?);
-    } else {
-        note(&format!(
-            "{TRANSFORMER}: left out, as there is no recorded trace at {}: name one with `--transformer`",
-            path.display()
-        ));
-    }
+    all.push(match &arguments.transformer {
+        None => transformer(TRACE.as_bytes(), TRACE_PLACE, arguments.quick)?,
+        Some(path) => {
+            let place = path.display().to_string();
+            let file = File::open(path).with_context(|| format!("{place} cannot be read"))?;
+            transformer(file, &place, arguments.quick)?
+        }
+    });
     let names: Vec<_> = all.iter().map(|scenario| scenario.name).collect();
     check_names("scenario", &arguments.scenarios, &names)?;
     all.retain(|scenario| {
@@ -155,15 +198,20 @@ fn has_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<bool> 
 }
 
 /// The figures of one; a failure is a note, so that the others are still measured.
-fn measure_one(device: &Device, subject: &Subject, scenario: &Scenario, threads: u16) -> Vec<Row> {
-    match measure(device, subject, scenario, usize::from(threads)) {
+fn measure_one(
+    device: &Device,
+    subject: &Subject,
+    scenario: &Scenario,
+    (threads, limit): (u16, Duration),
+) -> Vec<Row> {
+    match measure(device, subject, scenario, usize::from(threads), limit) {
         Ok(figures) => figures
             .into_iter()
             .map(|figure| Row {
-                scenario: scenario.name,
-                resource: subject.name,
+                scenario: scenario.name.to_owned(),
+                resource: subject.name.to_owned(),
                 threads,
-                metric: figure.metric,
+                metric: figure.metric.to_owned(),
                 value: figure.value,
             })
             .collect(),
@@ -179,11 +227,7 @@ fn measure_one(device: &Device, subject: &Subject, scenario: &Scenario, threads:
 
 fn text(rows: &[Row]) -> String {
     let find = |row: &Row, metric| {
-        let same = |other: &&Row| {
-            (other.scenario, other.resource, other.threads)
-                == (row.scenario, row.resource, row.threads)
-                && other.metric == metric
-        };
+        let same = |other: &&Row| other.is_of_case_of(row) && other.metric == metric;
         rows.iter().find(same).map(|row| row.value)
     };
     let number = |value: Option<f64>, digits| {
@@ -192,10 +236,11 @@ fn text(rows: &[Row]) -> String {
     let first = rows.iter().filter(|row| row.metric == "ns_per_pair");
     let lines = first.map(|row| {
         [
-            row.scenario.to_owned(),
-            row.resource.to_owned(),
+            row.scenario.clone(),
+            row.resource.clone(),
             row.threads.to_string(),
             format!("{:.0}", row.value),
+            number(find(row, "pairs"), 0),
             number(find(row, "reserved_over_live"), 3),
             number(find(row, "hit_rate").map(|rate| rate * 100.0), 2),
             number(find(row, "driver_calls"), 0),
@@ -207,6 +252,7 @@ fn text(rows: &[Row]) -> String {
         "resource",
         "threads",
         "ns/pair",
+        "pairs",
         "reserved/live",
         "hits %",
         "driver calls",
@@ -215,7 +261,29 @@ fn text(rows: &[Row]) -> String {
     format!("{}\n", table(head, lines))
 }
 
-fn judge(rows: &[Row]) -> Result<()> {
+/// What the default resource was to reach.
+fn verdicts(verdicts: &[Verdict]) -> String {
+    let lines = verdicts.iter().map(|verdict| {
+        let result = match verdict.is_met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not measured",
+        };
+        [
+            verdict.what.clone(),
+            verdict.asked.clone(),
+            verdict.found.map_or_else(String::new, |found| {
+                format!("{found:.*}", if found < 10.0 { 3 } else { 0 })
+            }),
+            result.to_owned(),
+        ]
+    });
+    let head = ["target", "asked", "found", "result"];
+    format!("\n{}\n", table(head, lines))
+}
+
+/// Fails if the default resource did, or nothing was measured.
+fn failures(rows: &[Row]) -> Result<()> {
     if rows.is_empty() {
         bail!("nothing was measured: choose other scenarios or resources");
     }

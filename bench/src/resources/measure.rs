@@ -1,16 +1,16 @@
 //! Runs a scenario on a resource.
 
-use super::scenario::{Operation, Scenario};
+use super::scenario::Scenario;
 use super::subjects::{Made, Subject};
-use crate::Result;
-use scatterheap_host::device::driver_calls_of_thread;
-use scatterheap_host::resource::{DevicePointer, Error, MemoryResource};
-use scatterheap_host::{Device, Stream};
+use super::worker::{Found, Worker};
+use crate::{Error, Result};
+use scatterheap_host::Device;
+use scatterheap_host::resource::{MemoryResource, Result as Done};
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Rounds are run until they took so long, or there were as many as the scenario says.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Pairs that all threads together must have done in the timed rounds, so that a figure means something.
+const LEAST_PAIRS: u64 = 100;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,128 +25,38 @@ pub struct Figure {
 struct Run<'a> {
     resource: &'a dyn MemoryResource,
     scenario: &'a Scenario,
+    limit: Duration,
     barrier: &'a Barrier,
 }
 
-/// What a thread found.
-#[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    /// Of an allocation and what belongs to it, in nanoseconds.
-    pair: f64,
-    calls: u64,
-    hits: u64,
-    failures: u64,
-}
-
-/// A thread's blocks.
-struct Blocks<'a> {
-    run: &'a Run<'a>,
-    stream: Stream,
-    slots: Vec<Option<DevicePointer>>,
-    failures: u64,
-}
-
-impl Blocks<'_> {
-    /// Does one operation; whether a block was allocated.
-    #[inline]
-    fn perform(&mut self, operation: Operation) -> std::result::Result<bool, Error> {
-        let Operation { slot, bytes, .. } = operation;
-        let place = &mut self.slots[slot as usize];
-        if !operation.allocates {
-            if let Some(block) = place.take() {
-                self.run
-                    .resource
-                    .deallocate(block, bytes, 256, &self.stream)?;
-            }
-            return Ok(false);
-        }
-        match self.run.resource.allocate(bytes, 256, &self.stream) {
-            Ok(block) => {
-                *place = Some(block);
-                Ok(true)
-            }
-            Err(error) if error.is_out_of_memory() => {
-                self.failures += 1;
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn round(&mut self) -> std::result::Result<(), Error> {
-        for operation in &self.run.scenario.operations {
-            self.perform(*operation)?;
-        }
-        Ok(())
-    }
-
-    /// Nanoseconds of a pair in the timed rounds.
-    fn time(&mut self) -> std::result::Result<f64, Error> {
-        let scenario = self.run.scenario;
-        let (begin, mut rounds) = (Instant::now(), 0);
-        while rounds < scenario.rounds && (rounds == 0 || begin.elapsed() < LIMIT) {
-            self.round()?;
-            rounds += 1;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "times are not that exact")]
-        let pairs = (scenario.allocations() * u64::from(rounds)) as f64;
-        Ok(begin.elapsed().as_secs_f64() * 1e9 / pairs)
-    }
-
-    /// Allocations of a round without a call of the driver.
-    fn hits(&mut self) -> std::result::Result<u64, Error> {
-        let mut hits = 0;
-        for operation in &self.run.scenario.operations {
-            let before = driver_calls_of_thread();
-            if self.perform(*operation)? && driver_calls_of_thread() == before {
-                hits += 1;
-            }
-        }
-        Ok(hits)
-    }
-}
-
 /// What a thread does. Also one that failed comes to every barrier.
-fn run_thread(run: &Run<'_>) -> std::result::Result<Found, Error> {
-    let stream = Stream::new(run.resource.device());
-    let mut failed = None;
-    let mut blocks = stream.map(|stream| Blocks {
-        run,
-        stream,
-        slots: vec![None; run.scenario.slots()],
-        failures: 0,
-    });
-    let mut found = Found::default();
-    for step in 0..3 {
+fn run_thread(run: &Run<'_>) -> Done<Found> {
+    let mut worker = Worker::new(run.resource, run.scenario);
+    for part in [Worker::warm_up, Worker::time, Worker::observe] {
         run.barrier.wait();
-        let (Ok(blocks), None) = (&mut blocks, &failed) else {
-            continue;
-        };
-        let before = driver_calls_of_thread();
-        let stepped = match step {
-            0 => blocks.round(),
-            1 => blocks.time().map(|pair| found.pair = pair),
-            _ => blocks.hits().map(|hits| found.hits = hits),
-        };
-        if step == 1 {
-            found.calls = driver_calls_of_thread() - before;
+        if let Ok(working) = &mut worker
+            && let Err(error) = part(working, run.limit)
+        {
+            worker = Err(error);
         }
-        failed = stepped.err();
     }
-    found.failures = blocks?.failures;
-    failed.map_or(Ok(found), Err)
+    run.barrier.wait();
+    worker?.finish()
 }
 
-/// Runs a scenario with so many threads, each with a stream of its own.
+/// Runs a scenario with so many threads, each with a stream of its own. The untimed round, the timed rounds and the
+/// round after them may take `limit` each, the first one [longer](super::worker) if that makes it whole.
 ///
 /// # Errors
 ///
-/// If the resource cannot be made, or does anything but refuse for want of memory.
+/// If the resource cannot be made, does anything but refuse for want of memory, or is too slow for a
+/// figure.
 pub fn measure(
     device: &Device,
     subject: &Subject,
     scenario: &Scenario,
     threads: usize,
+    limit: Duration,
 ) -> Result<Vec<Figure>> {
     device.reset_peak();
     let before = device.usage().bytes;
@@ -154,6 +64,7 @@ pub fn measure(
     let run = Run {
         resource: &*resource,
         scenario,
+        limit,
         barrier: &Barrier::new(threads),
     };
     let found = std::thread::scope(|scope| {
@@ -164,27 +75,38 @@ pub fn measure(
             Ok(found) => found,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        found.collect::<std::result::Result<Vec<_>, _>>()
+        found.collect::<Done<Vec<_>>>()
     })?;
     let peak = match reserved {
         Some(pool) => pool.statistics()?.reserved_high,
         None => device.usage().peak_bytes - before,
     };
-    let allocations = scenario.allocations() * threads as u64;
-    let live = scenario.peak() * threads as u64;
-    Ok(figures(&found, peak, live, allocations))
+    let pairs = found.iter().map(|found| found.timed / 2).sum();
+    if pairs < LEAST_PAIRS {
+        return Err(Error::TooSlow { pairs, limit });
+    }
+    let live = |found: &Found| scenario.peak_of_first(found.operations);
+    Ok(figures(&found, peak, found.iter().map(live).sum()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures are not that exact")]
-fn figures(found: &[Found], peak: u64, live: u64, allocations: u64) -> Vec<Figure> {
+fn figures(found: &[Found], peak: u64, live: u64) -> Vec<Figure> {
     let sum = |number: fn(&Found) -> u64| found.iter().map(number).sum::<u64>() as f64;
-    let slowest = found.iter().map(|found| found.pair).fold(0.0, f64::max);
+    // Of all threads' pairs, so that one that got no core for a while counts as little as it did.
+    let seconds: f64 = found.iter().map(|found| found.seconds).sum();
+    let pair = seconds * 2e9 / sum(|found| found.timed).max(1.0);
+    let operations = found.iter().map(|found| found.operations).min();
     let figure = |metric, value| Figure { metric, value };
     let mut figures = vec![
-        figure("ns_per_pair", slowest),
+        figure("ns_per_pair", pair),
+        figure("pairs", sum(|found| found.timed / 2)),
         figure("reserved_over_live", peak as f64 / live.max(1) as f64),
+        figure("operations", operations.unwrap_or(0) as f64),
         figure("driver_calls", sum(|found| found.calls)),
-        figure("hit_rate", sum(|found| found.hits) / allocations as f64),
+        figure(
+            "hit_rate",
+            sum(|found| found.hits) / sum(|found| found.observed.max(1)),
+        ),
     ];
     let failures = sum(|found| found.failures);
     if failures > 0.0 {
@@ -203,7 +125,21 @@ mod tests {
         let subjects = subjects(&device);
         let default = subjects.first().expect("there are some");
         assert_eq!(default.name, "scatterheap");
-        measure(&device, default, scenario, threads).expect("no failure but for memory")
+        measure(&device, default, scenario, threads, Duration::from_secs(10))
+            .expect("no failure but for memory")
+    }
+
+    /// A thread that did nearly nothing in all of its time, beside one that did much.
+    #[test]
+    fn a_thread_that_got_no_core_does_not_make_the_figure() {
+        let found = |seconds, timed| Found {
+            seconds,
+            timed,
+            ..Found::default()
+        };
+        let figures = figures(&[found(1.0, 2_000_000), found(1.0, 2)], 1, 1);
+        let pair = find(&figures, "ns_per_pair").expect("measured");
+        assert!((1999.0..2000.0).contains(&pair), "{pair}");
     }
 
     fn find(figures: &[Figure], metric: &str) -> Option<f64> {
@@ -234,6 +170,35 @@ mod tests {
         assert_eq!(find(&figures, "failures"), None);
         let ratio = find(&figures, "reserved_over_live").expect("measured");
         assert!((1.0..=1.06).contains(&ratio), "{ratio}");
+    }
+
+    /// Slower than any clock is looked at: a figure all the same, of what was done.
+    #[test]
+    fn a_case_that_is_cut_short_has_figures_of_what_was_done() {
+        let mut all = scenarios(1, false).into_iter();
+        let mut variable = all.find(|one| one.name == "variable").expect("there");
+        variable.rounds = 1_000_000;
+        let device = Device::cpu();
+        let subjects = subjects(&device);
+        let default = subjects.first().expect("there are some");
+        let (begin, limit) = (std::time::Instant::now(), Duration::from_millis(20));
+        let figures = measure(&device, default, &variable, 2, limit).expect("enough was done");
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        let (pairs, operations) = (find(&figures, "pairs"), find(&figures, "operations"));
+        let operations = operations.expect("counted");
+        assert!(pairs.expect("counted") >= 100.0);
+        // The scenario has a million in each round.
+        assert!(operations < 1e6, "{operations}");
+        let ratio = find(&figures, "reserved_over_live").expect("measured");
+        assert!(ratio >= 1.0, "of what was live by then: {ratio}");
+
+        let mut little = variable.clone();
+        little.operations.truncate(0);
+        little
+            .operations
+            .extend(scenarios(1, true)[0].operations.iter().take(1));
+        let error = measure(&device, default, &little, 1, Duration::from_nanos(1));
+        assert!(matches!(error, Err(Error::TooSlow { .. })), "{error:?}");
     }
 
     #[test]

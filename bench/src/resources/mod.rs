@@ -6,13 +6,17 @@
 //! `docs/resources.md` has the format and what the metrics mean.
 
 mod measure;
+mod pace;
 mod row;
 mod scenario;
 mod scenarios;
 mod subjects;
+mod targets;
+mod worker;
 
 pub use measure::{Figure, measure};
-pub use row::{Row, write_rows};
+pub use row::{Row, beside, read_rows, write_rows};
 pub use scenario::{Operation, Scenario, write_all};
 pub use scenarios::{TRANSFORMER, scenarios, transformer};
 pub use subjects::{Subject, subjects};
+pub use targets::{Verdict, judge};

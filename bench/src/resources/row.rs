@@ -1,22 +1,31 @@
 //! Figures as a table: `scenario,resource,threads,metric,value`.
 
 use crate::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// A figure and what it is of.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Name of the scenario.
-    pub scenario: &'static str,
+    pub scenario: String,
     /// Name of the resource.
-    pub resource: &'static str,
+    pub resource: String,
     /// Number of threads.
     pub threads: u16,
     /// See `docs/resources.md`.
-    pub metric: &'static str,
+    pub metric: String,
     /// Nanoseconds, ratios or numbers.
     pub value: f64,
+}
+
+impl Row {
+    /// Whether both are figures of the same case.
+    #[must_use]
+    pub fn is_of_case_of(&self, other: &Self) -> bool {
+        (&self.scenario, &self.resource, self.threads)
+            == (&other.scenario, &other.resource, other.threads)
+    }
 }
 
 /// Writes a table.
@@ -36,4 +45,60 @@ pub fn write_rows(rows: &[Row], path: &Path) -> Result<()> {
             path.display()
         ))
     })
+}
+
+/// Reads a table.
+///
+/// # Errors
+///
+/// If the file is none.
+pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
+    let read = || -> std::result::Result<Vec<Row>, csv::Error> {
+        csv::Reader::from_path(path)?.deserialize().collect()
+    };
+    read().map_err(|error| {
+        Error::Scenario(format!(
+            "{} cannot be read ({error}): name a table of scenario,resource,threads,metric,value",
+            path.display()
+        ))
+    })
+}
+
+/// Rows of one table and of another one beside it. Of a case that both have the other one's are taken.
+#[must_use]
+pub fn beside(mut rows: Vec<Row>, others: &[Row]) -> Vec<Row> {
+    rows.retain(|row| !others.iter().any(|other| other.is_of_case_of(row)));
+    rows.extend_from_slice(others);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(resource: &str, threads: u16, value: f64) -> Row {
+        Row {
+            scenario: "large".into(),
+            resource: resource.into(),
+            threads,
+            metric: "ns_per_pair".into(),
+            value,
+        }
+    }
+
+    #[test]
+    fn tables_are_read_as_written_and_put_together() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("rows.csv");
+        let others = vec![row("torch", 1, 800.0), row("driver", 1, 1240.5)];
+        write_rows(&others, &path).expect("written");
+        let read = read_rows(&path).expect("a table");
+        assert_eq!(read, others);
+        let both = beside(vec![row("driver", 1, 1.0), row("driver", 2, 2.0)], &read);
+        assert_eq!(both[0], row("driver", 2, 2.0));
+        assert_eq!(both[1..], others);
+        std::fs::write(&path, "what\nelse\n").expect("written");
+        let error = read_rows(&path).expect_err("no table").to_string();
+        assert!(error.contains("name a table of"), "{error}");
+    }
 }

@@ -2,7 +2,6 @@
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -57,8 +56,15 @@ impl Scenario {
     /// The most bytes that are live at once in one thread.
     #[must_use]
     pub fn peak(&self) -> u64 {
+        self.peak_of_first(u64::MAX)
+    }
+
+    /// The same if a thread does so many operations only.
+    #[must_use]
+    pub fn peak_of_first(&self, operations: u64) -> u64 {
         let (mut live, mut peak) = (0, 0);
-        for operation in &self.operations {
+        let count = usize::try_from(operations).unwrap_or(usize::MAX);
+        for operation in self.operations.iter().take(count) {
             if operation.allocates {
                 live += operation.bytes;
                 peak = peak.max(live);
@@ -119,15 +125,13 @@ pub fn write_all(scenarios: &[Scenario], directory: &Path) -> Result<()> {
     list.flush().map_err(|error| unwritable(&path, &error))
 }
 
-/// Reads the operations of a file.
+/// Reads operations; `place` is where they come from.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or what it says cannot have happened.
-pub fn read(path: &Path) -> Result<Vec<Operation>> {
-    let file = File::open(path)
-        .map_err(|error| Error::Scenario(format!("{} cannot be read: {error}", path.display())))?;
-    parse(file).map_err(|problem| Error::Scenario(format!("{}: {problem}", path.display())))
+/// If what it says cannot have happened.
+pub fn read(reader: impl Read, place: &str) -> Result<Vec<Operation>> {
+    parse(reader).map_err(|problem| Error::Scenario(format!("{place}: {problem}")))
 }
 
 fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
@@ -188,6 +192,7 @@ mod tests {
             operations: operations.to_vec(),
         };
         assert_eq!((scenario.slots(), scenario.peak()), (2, 12));
+        assert_eq!(scenario.peak_of_first(1), 5);
         let directory = tempfile::tempdir().expect("a directory");
         write_all(std::slice::from_ref(&scenario), directory.path()).expect("written");
         let list = std::fs::read_to_string(directory.path().join("scenarios.csv"));
@@ -195,7 +200,8 @@ mod tests {
             list.expect("written"),
             "scenario,file,rounds,capacity\nmade_up,made_up.csv,3,0\n"
         );
-        let read = read(&directory.path().join("made_up.csv")).expect("good");
+        let file = std::fs::File::open(directory.path().join("made_up.csv")).expect("there");
+        let read = read(file, "a file").expect("good");
         assert_eq!(read, scenario.operations);
     }
 

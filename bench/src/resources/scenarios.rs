@@ -4,7 +4,7 @@ use super::scenario::{Operation, Scenario, read};
 use crate::Result;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::path::Path;
+use std::io::Read;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -55,17 +55,17 @@ pub fn scenarios(seed: u64, quick: bool) -> Vec<Scenario> {
     ]
 }
 
-/// The scenario of a recorded trace.
+/// The scenario of a recorded trace, which is read from `place`.
 ///
 /// # Errors
 ///
-/// If the file cannot be read.
-pub fn transformer(path: &Path, quick: bool) -> Result<Scenario> {
+/// If the trace makes no sense.
+pub fn transformer(trace: impl Read, place: &str, quick: bool) -> Result<Scenario> {
     Ok(Scenario {
         name: TRANSFORMER,
-        rounds: if quick { 1 } else { 20 },
+        rounds: if quick { 10 } else { 1000 },
         capacity: 0,
-        operations: read(path)?,
+        operations: read(trace, place)?,
     })
 }
 

@@ -89,6 +89,27 @@ fn peers_are_measured() {
     assert!(!rows.contains_key("small,scatterheap_c,1,failures"));
 }
 
+/// A case that does not end is killed, and a peer with two of them in a row is given up.
+#[test]
+fn a_peer_that_hangs_does_not_stop_the_others() {
+    let directory = TempDir::new().expect("a directory");
+    write_scenarios(directory.path());
+    let arguments = ["--peers", "system_malloc", "--limit", "0.0001"];
+    let Some(output) = compare(directory.path(), &arguments) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for named in [
+        "system_malloc, small, 2 threads: it took longer than 0.0001 s",
+        "system_malloc: 2 cases left out: 2 in a row hung",
+        "; 4 failures",
+    ] {
+        assert!(printed.contains(named), "{printed}");
+    }
+    assert!(rows(directory.path()).is_empty());
+}
+
 #[test]
 fn what_cannot_be_measured_is_named_and_the_rest_goes_on() {
     let directory = TempDir::new().expect("a directory");

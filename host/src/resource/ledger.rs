@@ -32,6 +32,8 @@ const BRANCHES: usize = 1 << MIDDLE_BITS;
 /// A word of a block that was handed out and is back.
 const FREED: u64 = 2;
 const LIVE: u64 = 1;
+/// Where the owner's note is: sizes need no more bits than are below.
+const NOTE: u32 = 56;
 
 #[derive(Zeroable)]
 #[repr(transparent)]
@@ -108,7 +110,15 @@ fn word_of(bytes: u64, alignment: u64) -> u64 {
 }
 
 fn read(word: u64) -> Option<(u64, u64)> {
-    (word & LIVE != 0).then(|| (word >> 8, 1 << (word >> 2 & 63)))
+    (word & LIVE != 0).then(|| (without_note(word) >> 8, 1 << (word >> 2 & 63)))
+}
+
+fn without_note(word: u64) -> u64 {
+    word & ((1 << NOTE) - 1)
+}
+
+fn note_of(word: u64) -> u8 {
+    word.to_be_bytes()[0]
 }
 
 /// The blocks that a resource has handed out.
@@ -154,13 +164,29 @@ impl Ledger {
     /// If no block of a device can be there.
     #[inline]
     pub fn insert(&self, pointer: DevicePointer, bytes: u64, alignment: u64) -> Result<()> {
+        self.insert_noted(pointer, (bytes, alignment), 0)
+    }
+
+    /// The same, with what the resource wants to know when the block comes back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_noted(
+        &self,
+        pointer: DevicePointer,
+        (bytes, alignment): (u64, u64),
+        note: u8,
+    ) -> Result<()> {
         let word = match self.word(pointer) {
             Some(word) => word,
             None => self.make_word(pointer)?,
         };
         // Relaxed: the block's owner gets the pointer from here and gives it on by its own means;
         // nothing else is read through the word.
-        word.store(word_of(bytes, alignment), Ordering::Relaxed);
+        let noted = word_of(bytes, alignment) | u64::from(note) << NOTE;
+        word.store(noted, Ordering::Relaxed);
         Ok(())
     }
 
@@ -178,18 +204,33 @@ impl Ledger {
     /// If it is not handed out, or with other bytes or another alignment.
     #[inline]
     pub fn remove(&self, pointer: DevicePointer, bytes: u64, alignment: u64) -> Result<()> {
+        self.remove_noted(pointer, bytes, alignment).map(|_| ())
+    }
+
+    /// The same; the note with which it was handed out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`remove`](Self::remove).
+    #[inline]
+    pub fn remove_noted(&self, pointer: DevicePointer, bytes: u64, alignment: u64) -> Result<u8> {
         let Some(word) = self.word(pointer) else {
             return Err(Error::ForeignPointer(pointer, self.resource));
         };
-        // Relaxed: an exchange sees the newest word whatever its ordering, and the free lists have
-        // locks of their own.
-        match word.compare_exchange(
-            word_of(bytes, alignment),
-            FREED,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        ) {
-            Ok(_) => Ok(()),
+        let expected = word_of(bytes, alignment);
+        // Relaxed, here and below: an exchange sees the newest word whatever its ordering, and the free
+        // lists have locks of their own.
+        let exchange =
+            |from| word.compare_exchange(from, FREED, Ordering::Relaxed, Ordering::Relaxed);
+        // Most have no note.
+        let mut removed = exchange(expected);
+        if let Err(found) = removed
+            && without_note(found) == expected
+        {
+            removed = exchange(found);
+        }
+        match removed {
+            Ok(word) => Ok(note_of(word)),
             Err(found) => Err(self.misuse(pointer, (bytes, alignment), found)),
         }
     }
@@ -209,17 +250,21 @@ impl Ledger {
 
     /// Calls for each block that is handed out, with its bytes and alignment.
     pub fn for_each(&self, mut each: impl FnMut(DevicePointer, u64, u64)) {
+        self.for_each_noted(|pointer, (bytes, alignment), _| each(pointer, bytes, alignment));
+    }
+
+    /// The same, with its note.
+    pub fn for_each_noted(&self, mut each: impl FnMut(DevicePointer, (u64, u64), u8)) {
         for (root, branch) in self.root.children() {
             for (middle, leaf) in branch.children() {
                 let first = (root << MIDDLE_BITS | middle) << LEAF_BITS;
                 for (index, word) in leaf.0.iter().enumerate() {
                     // Relaxed: a count while others allocate is of no moment in particular.
-                    let found = read(word.load(Ordering::Relaxed));
+                    let word = word.load(Ordering::Relaxed);
                     let address = first as u64 + gather(index) as u64 * DEFAULT_ALIGNMENT;
-                    if let (Some((bytes, alignment)), Some(pointer)) =
-                        (found, DevicePointer::new(address))
+                    if let (Some(given), Some(pointer)) = (read(word), DevicePointer::new(address))
                     {
-                        each(pointer, bytes, alignment);
+                        each(pointer, given, note_of(word));
                     }
                 }
             }
@@ -284,6 +329,28 @@ mod tests {
         let twice = ledger.remove(block, 512, 1024);
         assert!(matches!(twice, Err(Error::DoubleFree(..))));
         assert_eq!(ledger.live(), Live::default());
+    }
+
+    #[test]
+    fn a_note_comes_back_with_the_block_and_is_no_part_of_its_size() {
+        let ledger = Ledger::new("a test");
+        let block = pointer(0x20_0000);
+        let (bytes, alignment) = (1 << 47, 1 << 47);
+        for note in [0, 1, u8::MAX] {
+            let inserted = ledger.insert_noted(block, (bytes, alignment), note);
+            inserted.expect("a place");
+            assert_eq!(ledger.live().bytes, bytes);
+            ledger.for_each_noted(|_, _, found| assert_eq!(found, note));
+            let wrong = ledger.remove_noted(block, bytes - 1, alignment);
+            let had = (bytes, alignment);
+            assert!(matches!(wrong, Err(Error::WrongSize { had: found, .. }) if found == had));
+            assert_eq!(
+                ledger.remove_noted(block, bytes, alignment).ok(),
+                Some(note)
+            );
+            let twice = ledger.remove_noted(block, bytes, alignment);
+            assert!(matches!(twice, Err(Error::DoubleFree(..))));
+        }
     }
 
     #[test]

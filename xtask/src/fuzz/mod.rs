@@ -21,10 +21,10 @@ use crate::process::run as run_command;
 use crate::toolchain::workspace;
 use journal::{Journal, Record};
 use libfuzzer::{Fuzzer, Status};
-use program::{Sanitizer, build};
+pub use program::{Sanitizer, build};
 
 /// The targets, in the order in which they run.
-const TARGETS: [&str; 6] = [
+pub const TARGETS: [&str; 6] = [
     "operations",
     "threads",
     "trace",

@@ -59,7 +59,7 @@ fn place(program: &Executable) -> Option<PathBuf> {
 }
 
 /// Copies a program and removes its symbols.
-fn add_program(file: &Path, target: &Path) -> Result<()> {
+pub fn add_program(file: &Path, target: &Path) -> Result<()> {
     copy(file, target)?;
     run(Command::new("strip").arg(target)).context("cannot remove a program's symbols")?;
     set_mode(target, 0o755)

@@ -3,6 +3,7 @@
 
 mod archive;
 mod contents;
+mod long_runs;
 mod resources;
 
 use std::fs;
@@ -54,6 +55,7 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     resources::gather(&directory)?;
+    long_runs::gather(&directory)?;
     contents::gather(&built, &revision, &directory)?;
     archive::write(&directory, revision.time, &output)?;
     let bytes = fs::metadata(&output)?.len();

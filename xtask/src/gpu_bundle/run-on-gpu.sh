@@ -11,8 +11,11 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
-#                      python resources
+#                      python resources; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
+#
+# The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
+# variables it takes, such as CORES and SECONDS_EACH. It may run beside other groups, in a run with another OUT.
 #
 # The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
 #
@@ -74,10 +77,10 @@ wanted() {
   [[ -z $only || " $only " == *" $1 "* ]]
 }
 
-# limited COMMAND...: runs a command that is ended after the time of a step, first kindly.
+# limited COMMAND...: runs a command that is ended after the time of a step, or STEP_LIMIT seconds, first kindly.
 limited() {
   if [[ -x $(type -P timeout) ]]; then
-    timeout --kill-after=30 "$step_seconds" "$@"
+    timeout --kill-after=30 "${STEP_LIMIT:-$step_seconds}" "$@"
   else
     "$@"
   fi
@@ -139,6 +142,14 @@ if wanted tests; then
     name=$(basename "$test")
     step "test $name" "test-$name.txt" "$test" --show-output
   done
+fi
+if [[ " $only " == *" long "* ]]; then
+  bash "$here/long/long-runs.sh" "$out/long" 2>&1 | tee "$out/long.txt"
+  if [[ ${PIPESTATUS[0]} -eq 0 ]]; then
+    passed=$((passed + 1))
+  else
+    failed+=(long)
+  fi
 fi
 if wanted stress; then
   both stress stress --threads "$threads" --heap "$heap"
@@ -217,10 +228,10 @@ if wanted bench; then
   fi
 fi
 python=$out/python-environment/bin/python
-if wanted python || wanted resources; then
+if wanted python; then
   rm -rf "$out/python-environment"
   if [[ ! -x $(type -P python3) ]]; then
-    skip "python and resources" "there is no python3"
+    skip python "there is no python3"
   else
     step "python install" python-install.txt python3 "$here/python/fresh-environment.py" \
       "$here"/python/scatterheap-*.whl "$out/python-environment"
@@ -253,32 +264,30 @@ if wanted python && [[ -x $python ]]; then
   fi
 fi
 if wanted resources; then
+  # First the scenarios, then the others' allocators by them, last ours, with all in one table. Six minutes at most.
   scenarios=${SCENARIOS:-$out/scenarios}
-  # What the group `python` recorded, unless the command has a recording of its own.
-  recorded=()
-  [[ -s $out/transformer.csv ]] && recorded=(--transformer "$out/transformer.csv")
-  if ! "$command" resources --help >/dev/null 2>&1; then
-    skip resources "the command cannot measure them in this build"
-  else
-    step resources resources.txt "$command" resources --device "$device" --output "$out/resources.csv" \
-      ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
-    if [[ -z ${SCENARIOS:-} ]]; then
-      step "write scenarios" scenarios.txt "$command" resources --write-scenarios "$scenarios" \
-        ${recorded[@]+"${recorded[@]}"} ${quick:+--quick}
-    fi
+  case_seconds=0.25
+  [[ -n $quick ]] && case_seconds=0.1
+  others=()
+  if [[ -z ${SCENARIOS:-} ]]; then
+    step "write scenarios" scenarios.txt "$command" resources --write-scenarios "$scenarios" ${quick:+--quick}
   fi
-fi
-if wanted resources && [[ -x $python ]]; then
-  if [[ -s $scenarios/scenarios.csv ]]; then
+  if [[ ! -s $scenarios/scenarios.csv ]]; then
+    skip "compare resources" "there are no scenarios"
+  elif [[ ! -x $(type -P python3) ]]; then
+    skip "compare resources" "there is no python3"
+  else
     kind=cuda
     [[ $device == cpu* ]] && kind=cpu
-    step "compare resources" resources-peers.txt "$python" "$here/comparison/compare.py" --device $kind \
-      --scenarios "$scenarios" --output "$out/resources-peers.csv" --build "$out/peers-build" \
+    STEP_LIMIT=210 step "compare resources" resources-peers.txt python3 "$here/comparison/compare.py" \
+      --device $kind --scenarios "$scenarios" --output "$out/resources-peers.csv" --build "$out/peers-build" \
       --wheels "$here/comparison/wheels" --library "$here/capi" --header "$here/capi/include" \
-      ${quick:+--seconds 0.5}
-  else
-    skip "compare resources" "there are no scenarios"
+      --seconds "$case_seconds" --limit 30 --total 170
+    [[ -s $out/resources-peers.csv ]] && others=(--with "$out/resources-peers.csv")
   fi
+  STEP_LIMIT=150 step resources resources.txt "$command" resources --device "$device" --output "$out/resources.csv" \
+    --seconds "$case_seconds" ${others[@]+"${others[@]}"} ${quick:+--quick}
+  tail -n 14 "$out/resources.txt"
 fi
 
 echo

@@ -1,12 +1,15 @@
-//! Size classes: multiples of 256 B up to 4 KiB, then 16 for each power of two up to 64 KiB, then 32. So
-//! rounding adds a sixteenth at most, and a thirty-second where most bytes are.
+//! Size classes: multiples of 256 B up to 4 KiB, then 16 for each power of two up to 64 KiB, then 64. So
+//! rounding adds a sixteenth at most, and a sixty-fourth where most bytes are.
 
 use super::super::DEFAULT_ALIGNMENT;
 
 /// Classes for each power of two up to [`FINE_UNITS`].
 const STEPS: u64 = 16;
 /// Classes for each power of two beyond.
-const FINE_STEPS: u64 = 32;
+const FINE_STEPS: u64 = 64;
+/// See [`nearest`]: three sixteenths more at most, or three sixty-fourths.
+const NEAREST: usize = 3;
+const FINE_NEAREST: usize = 3;
 /// Units of 256 B from which on there are more classes.
 const FINE_UNITS: u64 = 256;
 /// The class of one unit more.
@@ -30,7 +33,7 @@ pub(super) fn class_of(bytes: u64) -> usize {
     };
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "64 powers of two, 32 classes each"
+        reason = "64 powers of two, 64 classes each"
     )]
     {
         class as usize
@@ -56,6 +59,19 @@ pub(super) fn bytes_of(class: usize) -> u64 {
     units * DEFAULT_ALIGNMENT
 }
 
+/// How many larger classes have blocks that do for a class as well, as they are larger by little.
+#[inline]
+pub(super) fn nearest(class: usize) -> usize {
+    let class = class as u64;
+    if class < STEPS {
+        0
+    } else if class < FINE_CLASS {
+        NEAREST
+    } else {
+        FINE_NEAREST
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,7 +79,7 @@ mod tests {
     #[test]
     fn a_class_is_the_smallest_with_room() {
         let mut before = 0;
-        for class in 0..700 {
+        for class in 0..1400 {
             let bytes = bytes_of(class);
             assert!(bytes > before);
             assert_eq!(class_of(before + 1), class);
@@ -76,6 +92,6 @@ mod tests {
         }
         assert_eq!(bytes_of(0), 256);
         assert_eq!(bytes_of(class_of(1 << 20)), 1 << 20);
-        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 15));
+        assert_eq!(bytes_of(class_of((1 << 20) + 1)), (1 << 20) + (1 << 14));
     }
 }

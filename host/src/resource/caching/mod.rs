@@ -11,8 +11,11 @@
 //! A block that was freed on a stream is used on that stream again without any waiting. Only when a
 //! stream takes from a shelf what another one freed it is made to wait for that.
 //!
+//! A thread that has no block of a class takes one of the next classes, which are larger by little: sizes that
+//! are asked for at random nearly always find one then, though little is kept.
+//!
 //! Invariant: a block of the upstream is handed out, or in one thread's cache, or on one shelf. Its
-//! class follows from the bytes that were asked for.
+//! class is that of the bytes that were asked for, or as many beyond it as the ledger's note says.
 
 mod builder;
 mod classes;
@@ -28,7 +31,7 @@ use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Resul
 use crate::device::{Device, MemoryInfo, Stream};
 use classes::{bytes_of, class_of};
 use parking_lot::{Mutex, RwLock};
-use share::PerThread;
+use share::{PerThread, Seen};
 use shelf::Shelf;
 use spin::Yield;
 use spin::mutex::SpinMutex;
@@ -69,7 +72,7 @@ pub struct Caching<U: MemoryResource> {
     held: AtomicU64,
     /// Held while blocks are moved between threads and shelves; alone by who takes everything back, so
     /// that all of it is found, and others then find what was given back.
-    moving: RwLock<()>,
+    moving: RwLock<Seen>,
 }
 
 /// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, so
@@ -114,7 +117,7 @@ impl<U: MemoryResource> Caching<U> {
             threads: ThreadLocal::new(),
             bytes_per_thread: PerThread::new(bytes_per_thread),
             held: AtomicU64::new(0),
-            moving: RwLock::new(()),
+            moving: RwLock::new(Seen::default()),
         }
     }
 
@@ -334,6 +337,12 @@ impl<U: MemoryResource> Caching<U> {
     }
 }
 
+/// How many classes a block's is beyond that of its request: few.
+#[inline]
+fn beyond(of: usize, class: usize) -> u8 {
+    u8::try_from(of - class).unwrap_or(u8::MAX)
+}
+
 impl<U: MemoryResource> MemoryResource for Caching<U> {
     #[inline]
     fn device(&self) -> &Device {
@@ -344,17 +353,18 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         let alignment = check(self.ledger.resource(), bytes, alignment)?;
         check_stream(self.device(), stream)?;
-        let block = match self.class(bytes, alignment) {
+        let (block, beyond) = match self.class(bytes, alignment) {
             Some(class) => {
                 let kept = self.threads.get_or_default().0.lock().take(class, stream);
                 match kept {
-                    Some(block) => block,
-                    None => self.fetch(class, stream)?,
+                    Some((block, of)) => (block, beyond(of, class)),
+                    None => (self.fetch(class, stream)?, 0),
                 }
             }
-            None => self.request(bytes, alignment, stream)?,
+            None => (self.request(bytes, alignment, stream)?, 0),
         };
-        self.ledger.insert(block, bytes, alignment)?;
+        self.ledger
+            .insert_noted(block, (bytes, alignment), beyond)?;
         Ok(block)
     }
 
@@ -368,10 +378,10 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
     ) -> Result<()> {
         let alignment = check(self.ledger.resource(), bytes, alignment)?;
         check_stream(self.device(), stream)?;
-        self.ledger.remove(pointer, bytes, alignment)?;
+        let beyond = self.ledger.remove_noted(pointer, bytes, alignment)?;
         match self.class(bytes, alignment) {
             Some(class) => {
-                self.keep(pointer, class, stream);
+                self.keep(pointer, class + usize::from(beyond), stream);
                 Ok(())
             }
             None => self.return_one(pointer, (bytes, alignment), stream),
@@ -399,14 +409,15 @@ impl<U: MemoryResource> Drop for Caching<U> {
     fn drop(&mut self) {
         let mut left = Vec::new();
         self.ledger
-            .for_each(|block, bytes, alignment| left.push((block, bytes, alignment)));
+            .for_each_noted(|block, given, beyond| left.push((block, given, beyond)));
         if !left.is_empty() {
             // Any stream may use them. If the device failed there is nothing to wait for.
             let _failed = self.device().synchronize();
         }
         let stream = Stream::default_of(self.device());
-        for (block, bytes, alignment) in left {
-            let bytes = self.class(bytes, alignment).map_or(bytes, bytes_of);
+        for (block, (bytes, alignment), beyond) in left {
+            let class = self.class(bytes, alignment);
+            let bytes = class.map_or(bytes, |class| bytes_of(class + usize::from(beyond)));
             // An error has nobody to go to.
             let _failed = self.return_one(block, (bytes, alignment), &stream);
         }

@@ -10,14 +10,15 @@
 use super::classes::{bytes_of, class_of};
 use super::thread_cache::Batch;
 use super::{Caching, MemoryResource, Result};
+use crate::device::MemoryInfo;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The share of what the upstream handed out that may be kept when it needs more: one over this.
-const SPARE_SHARE: u64 = 64;
+const SPARE_SHARE: u64 = 80;
 /// As much may be kept in any case, so that threads that begin do not take from others what these are about
 /// to use.
-const LEAST_SHARE: u64 = 32 << 20;
+const LEAST_SHARE: u64 = 24 << 20;
 /// Blocks of at least this many bytes are costly to put together. Of them so much may be kept as is
 /// little for the device: one over this of its memory.
 const LARGE: u64 = 2 << 20;
@@ -28,6 +29,35 @@ const MUCH: u64 = 2;
 const FULL_SHARE: u64 = 10;
 /// Threads keep one over this of what they may when the device is nearly full.
 const PRESSED_SHARE: u64 = 8;
+
+/// How often way is made by what was seen of the memory before it is looked at again, which takes longer than the
+/// rest.
+const LOOKS: u32 = 16;
+
+/// What was seen of the upstream's memory.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    memory: Option<MemoryInfo>,
+    /// How often it may be used again.
+    left: u32,
+}
+
+impl Seen {
+    fn memory(&mut self, upstream: &impl MemoryResource) -> Result<MemoryInfo> {
+        if let Some(memory) = self.memory
+            && self.left > 0
+        {
+            self.left -= 1;
+            return Ok(memory);
+        }
+        let memory = upstream.memory()?;
+        *self = Self {
+            memory: Some(memory),
+            left: LOOKS,
+        };
+        Ok(memory)
+    }
+}
 
 /// Bytes that a thread may keep of each stream.
 #[derive(Debug)]
@@ -73,12 +103,12 @@ impl<U: MemoryResource> Caching<U> {
     /// Gives back what is kept beyond the share; whether there was something.
     #[cold]
     pub(super) fn make_way(&self) -> Result<bool> {
-        let _alone = self.moving.write();
+        let mut seen = self.moving.write();
         let kept = self.kept();
         if kept.iter().all(|bytes| *bytes == 0) {
             return Ok(false);
         }
-        let memory = self.upstream.memory()?;
+        let memory = seen.memory(&self.upstream)?;
         let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();
             self.drain()

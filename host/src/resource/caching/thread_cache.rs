@@ -3,7 +3,7 @@
 //! The thread's own lock guards it, which nobody else takes but who needs all memory back.
 
 use super::super::DevicePointer;
-use super::classes::bytes_of;
+use super::classes::{bytes_of, nearest};
 use crate::device::Stream;
 use std::ops::Range;
 
@@ -83,13 +83,16 @@ impl ThreadCache {
         evicted
     }
 
-    /// Takes a block that was freed on this stream.
+    /// Takes a block that was freed on this stream: of the class, or a little larger; and its class.
     #[inline]
-    pub fn take(&mut self, class: usize, stream: &Stream) -> Option<DevicePointer> {
+    pub fn take(&mut self, class: usize, stream: &Stream) -> Option<(DevicePointer, usize)> {
         let block = self.find(stream).and_then(|bins| {
-            let block = bins.bins[class].pop()?;
+            let (block, class) = match bins.bins[class].pop() {
+                Some(block) => (block, class),
+                None => bins.take_near(class)?,
+            };
             bins.bytes -= bytes_of(class);
-            Some(block)
+            Some((block, class))
         });
         if block.is_some() {
             self.hits += 1;
@@ -181,7 +184,7 @@ impl ThreadCache {
 
     /// Adds the number of blocks of each class.
     pub fn count(&self, blocks: &mut [u64]) {
-        for bins in &self.streams {
+        for bins in self.streams.iter().filter(|bins| bins.bytes > 0) {
             for (count, bin) in blocks.iter_mut().zip(&bins.bins) {
                 *count += bin.len() as u64;
             }
@@ -195,6 +198,14 @@ impl ThreadCache {
 }
 
 impl StreamBins {
+    /// Takes a block of the next classes that has one.
+    fn take_near(&mut self, class: usize) -> Option<(DevicePointer, usize)> {
+        let near = self.bins.get_mut(class + 1..=class + nearest(class))?;
+        near.iter_mut()
+            .zip(class + 1..)
+            .find_map(|(bin, class)| Some((bin.pop()?, class)))
+    }
+
     /// Takes everything out.
     fn drain(self) -> Vec<Batch> {
         let bins = self.bins.into_iter().enumerate();

@@ -1,0 +1,155 @@
+//! The part of the bundle for long runs on the CPU: the scenarios of warps under shuttle, the fuzzers with their
+//! corpora, and a script that runs them on many cores.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::contents::{add_program, copy};
+use crate::executables;
+use crate::fuzz::{Sanitizer, TARGETS, build};
+use crate::model::build_of_scenarios;
+use crate::setup::set_mode;
+use crate::toolchain::workspace;
+
+/// Runs it all, wherever the bundle was unpacked.
+const SCRIPT: &str = include_str!("long-runs.sh");
+
+/// Builds and copies everything into the directory of the bundle.
+pub fn gather(directory: &Path) -> Result<()> {
+    let directory = directory.join("long");
+    let built = executables::build_by(&mut build_of_scenarios())?;
+    let warps = built
+        .iter()
+        .find(|program| program.name == "warps" && program.is_test)
+        .context("cargo built no scenarios of warps")?;
+    add_program(&warps.file, &directory.join("warps"))?;
+    let fuzzers = build(Sanitizer::None)?;
+    for target in TARGETS {
+        add_program(&fuzzers.of(target), &directory.join("fuzz").join(target))?;
+        copy_corpus(target, &directory.join("corpus").join(target))?;
+    }
+    let script = directory.join("long-runs.sh");
+    fs::write(&script, SCRIPT)?;
+    set_mode(&script, 0o755)
+}
+
+/// Copies the inputs that a target begins with.
+fn copy_corpus(target: &str, to: &Path) -> Result<()> {
+    let from = workspace().join("fuzz/corpus").join(target);
+    for entry in fs::read_dir(&from).with_context(|| format!("cannot list {}", from.display()))? {
+        let input = entry?.path();
+        copy(
+            &input,
+            &to.join(input.file_name().context("a file has a name")?),
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output};
+
+    /// As the scenarios do: says what was explored, or fails.
+    const WARPS: &str = "#!/bin/sh\n\
+        echo \"good,$SCATTERHEAP_SEED,1,$SCATTERHEAP_SCHEDULES,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
+        [ -e \"${0%/*}/bad\" ] || exit 0\n\
+        echo 'repeat it with: cargo xtask model --seed 7 bad'; echo 'test bad ... FAILED'; exit 101\n";
+    /// As libFuzzer does: says how many inputs it ran, or writes the one that crashed.
+    const FUZZER: &str = "#!/bin/sh\n\
+        [ \"$1\" = -help=1 ] && exit 0\n\
+        if [ -e \"${0%/*}/../bad\" ]; then\n\
+            for word; do case $word in -artifact_prefix=*) echo > \"${word#*=}crash-1\";; esac; done\n\
+            printf '#12\\tpulse\\n' >&2; exit 77\n\
+        fi\n\
+        printf '#9\\tDONE\\nDone 10 runs\\nstat::number_of_executed_units: 10\\n' >&2\n";
+
+    fn write(file: &Path, content: &str) {
+        fs::create_dir_all(file.parent().expect("a directory")).expect("created");
+        fs::write(file, content).expect("written");
+        set_mode(file, 0o755).expect("changed");
+    }
+
+    fn run(bundle: &Path) -> Output {
+        Command::new("bash")
+            .arg(bundle.join("long/long-runs.sh"))
+            .arg(bundle.join("out"))
+            .envs([
+                ("PARTS", "shuttle sizes"),
+                ("CORES", "2"),
+                ("SECONDS_EACH", "60"),
+            ])
+            .envs([("SCHEDULES", "12000"), ("INPUTS", "40")])
+            .env_remove("SECONDS_ALL")
+            .output()
+            .expect("bash starts")
+    }
+
+    #[test]
+    fn what_was_done_is_counted_and_added_up_and_failures_are_kept() {
+        let bundle = tempfile::tempdir().expect("a directory");
+        let bundle = bundle.path();
+        for (file, content) in [
+            ("MANIFEST", "scatterheap\ncommit abc\n"),
+            ("long/long-runs.sh", SCRIPT),
+            ("long/warps", WARPS),
+            ("long/fuzz/sizes", FUZZER),
+            ("long/corpus/sizes/one", "1"),
+        ] {
+            write(&bundle.join(file), content);
+        }
+        let table =
+            |name: &str| fs::read_to_string(bundle.join("out").join(name)).expect("a table");
+        let output = run(bundle);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        let fuzzed = table("fuzz.csv");
+        assert!(fuzzed.starts_with("target,inputs,seconds,crashes,commit\nsizes,20,"));
+        assert!(fuzzed.ends_with(",0,abc\n"), "{fuzzed}");
+        let explored = table("shuttle.csv");
+        assert!(explored.contains("\ngood,12000,0,"), "{explored}");
+
+        write(&bundle.join("long/bad"), "");
+        let output = run(bundle);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        // What is left of 40 inputs for each of two processes, which crash.
+        assert!(table("fuzz.csv").contains("\nsizes,44,"), "{said}");
+        assert!(table("fuzz.csv").ends_with(",2,abc\n"), "{said}");
+        assert_eq!(table("shuttle.csv"), explored, "enough was explored before");
+        assert!(bundle.join("out/abc/fuzz/sizes/failures/crash-1").is_file());
+
+        fs::remove_dir_all(bundle.join("out")).expect("removed");
+        let said = run(bundle).stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(
+            said.contains("repeat it with: cargo xtask model --seed 7 bad"),
+            "{said}"
+        );
+        assert!(table("shuttle.csv").contains("\nbad,0,"), "{said}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = directory.path().join("long-runs.sh");
+        write(&script, SCRIPT);
+        for (name, value, part) in [
+            ("CORES", "0", "are numbers from 1"),
+            ("PARTS", "shuttle what", "choose from"),
+        ] {
+            let output = Command::new("bash")
+                .arg(&script)
+                .arg(directory.path())
+                .env(name, value)
+                .output();
+            let output = output.expect("bash starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(part) && said.lines().count() == 1, "{said}");
+        }
+    }
+}
