@@ -146,6 +146,7 @@ mod tests {
     fn measured(test: Test, figures: &[(&str, &str, f64)]) -> Measured {
         let device = Device::cpu();
         let settings = Settings {
+            sizes: Vec::new(),
             tests: vec![test],
             heap_bytes: None,
             samples: None,
