@@ -15,6 +15,7 @@ mod context;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod global;
 mod peers;
 pub(crate) mod pool;
 mod selector;
@@ -22,6 +23,7 @@ mod stream;
 mod traffic;
 
 pub use context::KeptContext;
+pub(crate) use global::Global;
 #[cfg(feature = "cuda")]
 use pool::PoolNumber;
 pub use selector::Selector;
@@ -105,6 +107,7 @@ struct Inner {
     kind: Kind,
     traffic: traffic::Traffic,
     peers: peers::Peers,
+    global: global::Current,
 }
 
 enum Kind {
@@ -119,6 +122,7 @@ impl Device {
             kind,
             traffic: traffic::Traffic::default(),
             peers: peers::Peers::default(),
+            global: global::Current::default(),
         }))
     }
 
@@ -454,6 +458,9 @@ impl Device {
     ///
     /// If the driver cannot.
     pub fn recover(&self) -> Result<()> {
+        if self.is_lost() {
+            self.forget_global();
+        }
         either!(self, device => device.recover())
     }
 

@@ -8,6 +8,7 @@
 //! reset, released or destroyed before, so only a new process helps.
 
 mod context;
+mod global;
 mod module;
 mod pool;
 mod stream;
@@ -15,6 +16,7 @@ mod virtual_memory;
 
 pub(super) use context::{begin_to_keep, end_to_keep};
 
+use super::global::Global;
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
@@ -42,6 +44,8 @@ pub(super) struct Cuda {
     state: Mutex<State>,
     /// The kernel launched last, to be named if it faulted.
     last: Mutex<&'static str>,
+    /// Where the host finds what kernels could not get of the global heap; 0 if there is none.
+    failures: AtomicU64,
     lost: AtomicBool,
     generation: AtomicU64,
 }
@@ -62,11 +66,21 @@ struct Stopwatch(Event, Event);
 /// What a recovery makes anew. It is never locked while the device is waited for.
 struct State {
     modules: Vec<CUmodule>,
-    functions: HashMap<&'static str, CUfunction>,
+    functions: HashMap<&'static str, Function>,
     /// PTX of the modules, to load them again.
     sources: Vec<String>,
     /// Bytes of the heap of CUDA's own `malloc`, if they were set.
     malloc_heap: Option<usize>,
+    /// The heap that kernels' collections allocate from.
+    global: Option<Global>,
+}
+
+/// A kernel in a module.
+#[derive(Clone, Copy)]
+struct Function {
+    function: CUfunction,
+    /// Whether its module wants a global heap.
+    wants_global: bool,
 }
 
 // SAFETY: contexts, modules and functions may be used from any thread that has made the context
@@ -166,7 +180,9 @@ impl Cuda {
                 functions: HashMap::new(),
                 sources: Vec::new(),
                 malloc_heap: None,
+                global: None,
             }),
+            failures: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             generation: AtomicU64::new(0),
         };
@@ -258,9 +274,13 @@ impl Cuda {
         }
         // Release: pairs with `is_lost`.
         self.lost.store(true, Ordering::Release);
-        Error::KernelFault {
-            kernel: *self.last.lock().unwrap_or_else(PoisonError::into_inner),
-            message: text(error),
+        let kernel = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.noted_failures() {
+            Some(failed) => Error::KernelOutOfMemory { kernel, failed },
+            None => Error::KernelFault {
+                kernel,
+                message: text(error),
+            },
         }
     }
 
@@ -304,7 +324,14 @@ impl Cuda {
         let mut state = self.state()?;
         // Not before there is a kernel: stacks take memory of the device, also from others who use it.
         raise_stack()?;
-        state.modules.extend(module::load(ptx)?);
+        let modules = module::load(ptx)?;
+        for module in &modules {
+            if let Err(error) = global::write(*module, state.global.as_ref()) {
+                module::unload(&modules);
+                return Err(error);
+            }
+        }
+        state.modules.extend(modules);
         state.sources.push(ptx.to_owned());
         Ok(())
     }
@@ -333,7 +360,11 @@ impl Cuda {
         grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<()> {
-        let function = find_function(state, K::NAME)?;
+        let Function {
+            function,
+            wants_global,
+        } = find_function(state, K::NAME)?;
+        Self::check_global(wants_global, state.global.is_some(), K::NAME)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = K::NAME;
         let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         // SAFETY: the kernel trait promises that the function takes these arguments, by value.
@@ -399,7 +430,7 @@ impl Cuda {
     pub fn kernel_use(&self, name: &'static str) -> Result<KernelUse> {
         use sys::CUfunction_attribute as Attribute;
         let mut state = self.state()?;
-        let function = find_function(&mut state, name)?;
+        let function = find_function(&mut state, name)?.function;
         let attribute = |which| {
             let mut value = 0;
             // SAFETY: writes the attribute of a loaded function to the variable.
@@ -442,6 +473,9 @@ impl Cuda {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was noted of the global heap lies in memory that goes too. Release: as in `write_global`.
+        self.failures.store(0, Ordering::Release);
+        state.global = None;
         // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
         // memory by the generation.
         let reset = unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }.result();
@@ -559,7 +593,7 @@ fn best_source(sources: &[KernelSource], capability: (u32, u32)) -> Result<Optio
     }
 }
 
-fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
+fn find_function(state: &mut State, name: &'static str) -> Result<Function> {
     if let Some(function) = state.functions.get(name) {
         return Ok(*function);
     }
@@ -567,8 +601,12 @@ fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
     for module in &state.modules {
         // SAFETY: the module is loaded in the current context.
         if let Ok(function) = unsafe { result::module::get_function(*module, symbol.clone()) } {
-            state.functions.insert(name, function);
-            return Ok(function);
+            let found = Function {
+                function,
+                wants_global: global::place(*module).is_some(),
+            };
+            state.functions.insert(name, found);
+            return Ok(found);
         }
     }
     Err(Error::NoSuchKernel(name))
