@@ -14,9 +14,12 @@ extern crate scatterheap_heap as heap;
 extern crate scatterheap_simt as simt;
 
 pub mod exercise;
+pub mod places;
 pub mod random;
 pub mod several;
 pub mod starve;
+pub mod walks;
+pub mod words;
 
 scatterheap_alloc::global_heap!();
 
