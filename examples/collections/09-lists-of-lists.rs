@@ -39,8 +39,8 @@ fn main() -> Result<()> {
             exact.to_string(),
         ],
     ];
-    let head = ["way", "kernels", "time", "memory of the lists"];
-    println!("{}", table(head, rows));
+    let columns = ["way", "kernels", "time", "memory of the lists"];
+    println!("{}", table(columns, rows));
     println!(
         "\ncopying the vectors to the places that the passes found, and dropping them, took {}",
         milliseconds(walked.taking_seconds)

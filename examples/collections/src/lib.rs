@@ -2,6 +2,9 @@
 
 pub use scatterheap_collections_kernels as kernels;
 
+pub mod graph;
+pub mod mandelbrot;
+pub mod octree;
 pub mod packages;
 pub mod table;
 pub mod walks;

@@ -40,6 +40,17 @@ impl Graph {
         is_whole.then_some(Self { vertices, edges })
     }
 
+    /// Pairs of vertices with an edge between them, in whichever direction, the smaller first; in ascending order.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(u32, u32)> {
+        let edges = self.edges.iter();
+        let pairs = edges.map(|(source, target)| (*source.min(target), *source.max(target)));
+        let mut pairs: Vec<_> = pairs.filter(|(less, more)| less < more).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
     /// Where each vertex's edges begin in [`targets`](Self::targets), and a last end.
     #[must_use]
     pub fn begins(&self) -> Vec<u32> {
@@ -70,9 +81,9 @@ impl Iterator for Numbers<'_> {
         let end = self.0.iter().position(|byte| byte & 0x80 == 0)? + 1;
         let (number, rest) = self.0.split_at(end);
         self.0 = rest;
-        let groups = number.iter().rev();
-        groups.fold(Some(0_u32), |sum, byte| {
-            sum?.checked_mul(0x80)?.checked_add(u32::from(byte & 0x7f))
+        let mut groups = number.iter().rev();
+        groups.try_fold(0_u32, |sum, byte| {
+            sum.checked_mul(0x80)?.checked_add(u32::from(byte & 0x7f))
         })
     }
 }

@@ -14,7 +14,11 @@ extern crate scatterheap_heap as heap;
 extern crate scatterheap_simt as simt;
 
 pub mod exercise;
+pub mod graph;
+pub mod mandelbrot;
+pub mod octree;
 pub mod places;
+pub mod queue;
 pub mod random;
 pub mod several;
 pub mod starve;
