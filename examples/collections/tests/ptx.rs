@@ -2,6 +2,8 @@
 #![cfg(feature = "cuda")]
 
 use scatterheap_collections::PTX;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Instructions of the module, without labels and predicates.
 fn opcodes() -> impl Iterator<Item = &'static str> {
@@ -40,4 +42,44 @@ fn every_atomic_has_ordering_and_scope() {
         assert!(ordered && parts.contains(&"gpu"), "{opcode}");
     }
     assert!(seen > 100, "only {seen} atomics");
+}
+
+/// CUDA's assembler: the one that `cargo xtask setup` installs, else the one on the search path.
+fn assembler() -> Option<PathBuf> {
+    // Asked at run time, so that the test runs without its sources too.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let installed = Path::new(&package).join("../../.tools/cuda/bin");
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::iter::once(installed).chain(std::env::split_paths(&search_path));
+    let programs = directories.map(|directory| directory.join("ptxas"));
+    programs.into_iter().find(|program| program.is_file())
+}
+
+#[test]
+fn the_oldest_and_the_newest_gpu_can_be_assembled_for() {
+    let Some(assembler) = assembler() else {
+        println!("skipped: ptxas: assembling collections (run `cargo xtask setup`)");
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let input = scratch.path().join("collections.ptx");
+    std::fs::write(&input, PTX).expect("it is writable");
+    for gpu in ["sm_75", "sm_120"] {
+        // As the host has it compiled: to be linked, with few registers.
+        let output = Command::new(&assembler)
+            .args([
+                "--compile-only",
+                "-O1",
+                "--maxrregcount=64",
+                "-arch",
+                gpu,
+                "-o",
+            ])
+            .arg(scratch.path().join(gpu))
+            .arg(&input)
+            .output()
+            .expect("it starts");
+        let report = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{gpu}: {report}");
+    }
 }

@@ -10,7 +10,7 @@
 #   STEP_SECONDS=N     a step that takes longer has failed    [1800]
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
-#   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
+#   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay bench
 #                      python resources
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
@@ -138,6 +138,15 @@ if wanted tests; then
     [[ -x $test ]] || continue
     name=$(basename "$test")
     step "test $name" "test-$name.txt" "$test" --show-output
+  done
+fi
+if wanted examples; then
+  for example in "$here"/examples/*; do
+    [[ -x $example ]] || continue
+    name=$(basename "$example")
+    arguments=(--device "$device")
+    [[ $name != *mandelbrot ]] || arguments+=(--output "$out/mandelbrot.png")
+    step "example $name" "example-$name.txt" "$example" "${arguments[@]}"
   done
 fi
 if wanted stress; then
