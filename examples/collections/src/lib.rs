@@ -22,6 +22,9 @@ pub const PTX: &str = include_str!(concat!(
 #[cfg(not(feature = "cuda"))]
 pub const PTX: &str = "";
 
+/// Bytes of a thread's stack: some kernels sort and format.
+const STACK_BYTES: u64 = 8 << 10;
+
 /// Opens a device, with the kernels loaded.
 ///
 /// # Errors
@@ -29,6 +32,7 @@ pub const PTX: &str = "";
 /// If there is no such device, or it refuses the kernels.
 pub fn open(selector: &Selector) -> Result<Device> {
     let device = scatterheap::open(selector)?;
+    device.raise_stack(STACK_BYTES)?;
     device.load_module(PTX)?;
     Ok(device)
 }

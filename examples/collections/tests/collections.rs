@@ -85,7 +85,7 @@ fn collections_do_so_for_any_seed() {
 fn kernels_have_collections_in_several_heaps() {
     for_each_device("several heaps", |device| {
         let count = if device.is_gpu() { 100_000 } else { 5000 };
-        let (lasting, passing) = (heap_of(device, 256 * MIB), heap_of(device, 1024 * MIB));
+        let (lasting, passing) = (heap_of(device, 256 * MIB), heap_of(device, 256 * MIB));
         let places = words(device, count);
         let arguments = SeveralArguments {
             lasting: lasting.handle().expect("it is there"),

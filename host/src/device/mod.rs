@@ -446,6 +446,17 @@ impl Device {
         either!(self, device => device.set_malloc_heap(bytes))
     }
 
+    /// Gives each thread of kernels a stack of `bytes` bytes at least; it has 4 KiB at least if nothing is said. Kernels that
+    /// recurse, sort or format text may need more. A GPU takes that memory for all threads that it can run at
+    /// once: an H200 has 270,336. On the CPU there is nothing to set.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses it: there is not so much memory, or a thread cannot have so much.
+    pub fn raise_stack(&self, bytes: u64) -> Result<()> {
+        either!(self, device => device.raise_stack(bytes))
+    }
+
     /// Whether a kernel faulted, so that nothing on the device is usable.
     #[must_use]
     pub fn is_lost(&self) -> bool {

@@ -186,6 +186,11 @@ impl Cpu {
         Ok(())
     }
 
+    /// The system decides how large stacks are, and they are much larger.
+    pub fn raise_stack(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// The system's malloc has no heap of its own.
     pub fn set_malloc_heap(&self, _bytes: u64) -> Result<()> {
         Ok(())

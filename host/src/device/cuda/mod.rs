@@ -30,7 +30,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of the log that the driver's compiler may fill.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Bytes of a thread's stack at least.
+/// Bytes of a thread's stack at least, where nothing else is said.
 const STACK_BYTES: usize = 4 << 10;
 
 pub(super) struct Cuda {
@@ -73,6 +73,8 @@ struct State {
     malloc_heap: Option<usize>,
     /// The heap that kernels' collections allocate from.
     global: Option<Global>,
+    /// Bytes of a thread's stack at least.
+    stack: usize,
 }
 
 /// A kernel in a module.
@@ -181,6 +183,7 @@ impl Cuda {
                 sources: Vec::new(),
                 malloc_heap: None,
                 global: None,
+                stack: STACK_BYTES,
             }),
             failures: AtomicU64::new(0),
             lost: AtomicBool::new(false),
@@ -323,7 +326,7 @@ impl Cuda {
     pub fn load_module(&self, ptx: &str) -> Result<()> {
         let mut state = self.state()?;
         // Not before there is a kernel: stacks take memory of the device, also from others who use it.
-        raise_stack()?;
+        raise_stack(state.stack)?;
         let modules = module::load(ptx)?;
         for module in &modules {
             if let Err(error) = global::write(*module, state.global.as_ref()) {
@@ -445,6 +448,14 @@ impl Cuda {
         })
     }
 
+    pub fn raise_stack(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state()?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        raise_stack(bytes)?;
+        state.stack = state.stack.max(bytes);
+        Ok(())
+    }
+
     pub fn set_malloc_heap(&self, bytes: u64) -> Result<()> {
         let mut state = self.state()?;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -492,7 +503,7 @@ impl Cuda {
             context
         };
         if !state.sources.is_empty() {
-            raise_stack()?;
+            raise_stack(state.stack)?;
         }
         if let Some(bytes) = state.malloc_heap {
             set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
@@ -553,17 +564,17 @@ fn set_limit(limit: sys::CUlimit, bytes: usize) -> Result<()> {
         .map_err(failed("set a limit of kernels"))
 }
 
-/// Gives each thread a stack of [`STACK_BYTES`] if it has less: of kernels that call through pointers
+/// Gives each thread a stack of so many bytes if it has less: of kernels that recurse or call through pointers
 /// the driver's compiler cannot see how much they need.
-fn raise_stack() -> Result<()> {
+fn raise_stack(least: usize) -> Result<()> {
     let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;
     let mut bytes = 0;
     // SAFETY: writes the limit of the current context to the variable.
     unsafe { sys::cuCtxGetLimit(&raw mut bytes, limit) }
         .result()
         .map_err(failed("read a limit of kernels"))?;
-    if bytes < STACK_BYTES {
-        set_limit(limit, STACK_BYTES)?;
+    if bytes < least {
+        set_limit(limit, least)?;
     }
     Ok(())
 }
