@@ -100,6 +100,9 @@ fn write_png(path: &Path, steps: &[u16]) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut encoder = png::Encoder::new(BufWriter::new(file), WIDTH, HEIGHT);
     encoder.set_color(png::ColorType::Rgb);
+    encoder.set_compression(png::Compression::High);
+    // Areas of one colour pack best as they are.
+    encoder.set_filter(png::Filter::NoFilter);
     let mut writer = encoder.write_header()?;
     let colours: Vec<u8> = steps.iter().flat_map(|steps| colour(*steps)).collect();
     writer.write_image_data(&colours)?;

@@ -7,7 +7,7 @@ use bytemuck::{Zeroable, bytes_of};
 use cudarc::driver::result;
 use cudarc::driver::sys::CUmodule;
 use std::ffi::CString;
-use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 /// Address of a module's global heap, if it has one.
 pub(super) fn place(module: CUmodule) -> Option<u64> {
@@ -29,27 +29,34 @@ pub(super) fn write(module: CUmodule, global: Option<&Global>) -> Result<()> {
 }
 
 impl Cuda {
-    /// Tells the modules their global heap, those too that will be loaded.
+    /// Tells the modules their global heap, those too that will be loaded. No kernel may run.
     pub fn write_global(&self, global: Option<Global>) -> Result<()> {
-        // Release: pairs with `noted_failures`. The caller's failures live until it is another heap.
-        let failures = global.map_or(0, |global| global.failures);
-        self.failures.store(failures, Ordering::Release);
+        self.forget_failures();
         let mut state = self.state()?;
         for module in &state.modules {
             write(*module, global.as_ref())?;
         }
-        state.global = global;
+        state.global = global.map(Box::new);
+        *self.failures() = global.map(|global| global.failures);
         Ok(())
     }
 
     /// What kernels had to have of the global heap and could not get.
     pub(super) fn noted_failures(&self) -> Option<Failed> {
-        // Acquire: pairs with `write_global`.
-        let failures = self.failures.load(Ordering::Acquire);
-        // SAFETY: failures are there as long as their address is; a recovery forgets it before.
-        (failures != 0)
-            .then(|| unsafe { &*(failures as *const Failures) })
-            .and_then(Failures::failed)
+        // Locked until it was read: who owns the failures makes us forget them before they go.
+        let failures = self.failures();
+        let address = (*failures)?;
+        // SAFETY: failures are there as long as they are known here.
+        unsafe { &*(address as *const Failures) }.failed()
+    }
+
+    /// Forgets where failures are noted, because they go.
+    pub(super) fn forget_failures(&self) {
+        *self.failures() = None;
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Option<u64>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An error if a module's kernels need a global heap and there is none.

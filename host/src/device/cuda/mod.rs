@@ -44,8 +44,9 @@ pub(super) struct Cuda {
     state: Mutex<State>,
     /// The kernel launched last, to be named if it faulted.
     last: Mutex<&'static str>,
-    /// Where the host finds what kernels could not get of the global heap; 0 if there is none.
-    failures: AtomicU64,
+    /// Where the host finds what kernels could not get of the global heap, if there is one. Nothing else is locked while
+    /// this is.
+    failures: Mutex<Option<u64>>,
     lost: AtomicBool,
     generation: AtomicU64,
 }
@@ -72,7 +73,7 @@ struct State {
     /// Bytes of the heap of CUDA's own `malloc`, if they were set.
     malloc_heap: Option<usize>,
     /// The heap that kernels' collections allocate from.
-    global: Option<Global>,
+    global: Option<Box<Global>>,
     /// Bytes of a thread's stack at least.
     stack: usize,
 }
@@ -185,7 +186,7 @@ impl Cuda {
                 global: None,
                 stack: STACK_BYTES,
             }),
-            failures: AtomicU64::new(0),
+            failures: Mutex::new(None),
             lost: AtomicBool::new(false),
             generation: AtomicU64::new(0),
         };
@@ -329,7 +330,7 @@ impl Cuda {
         raise_stack(state.stack)?;
         let modules = module::load(ptx)?;
         for module in &modules {
-            if let Err(error) = global::write(*module, state.global.as_ref()) {
+            if let Err(error) = global::write(*module, state.global.as_deref()) {
                 module::unload(&modules);
                 return Err(error);
             }
@@ -484,8 +485,8 @@ impl Cuda {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was noted of the global heap lies in memory that goes too. Release: as in `write_global`.
-        self.failures.store(0, Ordering::Release);
+        // What was noted of the global heap lies in memory that goes too.
+        self.forget_failures();
         state.global = None;
         // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
         // memory by the generation.
