@@ -196,7 +196,8 @@ impl Tree {
 /// A copy with room for one more.
 fn with_room(points: &[u32]) -> Vec<u32> {
     let mut copy = Vec::with_capacity(points.len() + 1);
-    copy.extend_from_slice(points);
+    // Not `extend_from_slice`, which on a GPU copies byte by byte.
+    copy.extend(points.iter().copied());
     copy
 }
 

@@ -67,7 +67,8 @@ kernel! {
         // SAFETY: the host gave the graph, and a place for each vertex's vector.
         unsafe {
             for middle in arguments.edges.targets(vertex as u32) {
-                ends.extend_from_slice(arguments.edges.targets(*middle));
+                // Not `extend_from_slice`, which on a GPU copies byte by byte.
+                ends.extend(arguments.edges.targets(*middle).iter().copied());
             }
             place::<Vec<u32>>(arguments.lists, vertex).write(ends);
         }
