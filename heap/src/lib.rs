@@ -36,6 +36,8 @@
 
 extern crate scatterheap_simt as simt;
 
+#[cfg(feature = "allocator-api2")]
+pub mod allocator;
 pub mod array;
 pub mod class;
 mod cold;
@@ -50,6 +52,7 @@ mod initialise;
 #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
 pub mod inspect;
 pub mod layout;
+mod layouts;
 mod malloc;
 pub mod misuse;
 mod obtain;

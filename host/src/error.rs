@@ -1,6 +1,7 @@
 //! What can go wrong, each in one line: what was asked, what was found, what to do.
 
 use crate::size::Bytes;
+use alloc_core::Failed;
 use heap_core::layout::{MAX_CAPACITY, MIN_CAPACITY};
 
 /// A result with this crate's error.
@@ -148,6 +149,27 @@ pub enum Error {
         /// The driver's error.
         message: String,
     },
+    /// A kernel ended because a collection could not grow. Everything on the device is lost.
+    #[error(
+        "kernel `{kernel}` ran out of memory: {} of its threads had to have memory that the global heap did not have, thread {} of them {}; make the heap larger, or use `try_reserve`; what was on the device is lost: start a new process",
+        .failed.count, .failed.thread, Bytes(.failed.bytes)
+    )]
+    KernelOutOfMemory {
+        /// The kernel launched last.
+        kernel: &'static str,
+        /// What was asked for.
+        failed: Failed,
+    },
+    /// A kernel of a module that wants a global heap was launched where there is none.
+    #[error(
+        "kernel `{0}` was launched, whose module allocates from the global heap, but none is: call `make_global` on a heap of the device, and keep what it gives"
+    )]
+    NoGlobalHeap(&'static str),
+    /// A device has one global heap at most.
+    #[error(
+        "a heap was to be made the global heap of {0}, but another one is: drop what its `make_global` gave before, or pass the heap to kernels and use its `alloc`"
+    )]
+    GlobalHeapTaken(String),
     /// The driver does not give the device back to this process after a fault.
     #[error(
         "the device was lost when a kernel faulted, and the driver does not give it back to this process ({message}): start a new process"

@@ -5,6 +5,7 @@
 //! driver (loaded at run time, so programs start on machines without one), on the CPU on a pool
 //! of threads.
 
+extern crate scatterheap_alloc as alloc_core;
 extern crate scatterheap_heap as heap_core;
 extern crate scatterheap_kernels as kernels;
 extern crate scatterheap_simt as simt;
@@ -29,7 +30,7 @@ pub mod virtual_memory;
 pub use device::{Device, DeviceUsage, Event, Grid, KeptContext, KernelSource, Selector, Stream};
 pub use error::{Error, Result};
 pub use growth::Growth;
-pub use heap::{Heap, HeapBuilder};
+pub use heap::{GlobalHeap, Heap, HeapBuilder};
 pub use heap_core::hardened::Hardening;
 pub use heap_core::inspect::{self, LeakReport, MisuseReport, Occupancy};
 pub use heap_core::misuse::Misuse;

@@ -15,6 +15,7 @@ mod context;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod global;
 mod peers;
 pub(crate) mod pool;
 mod selector;
@@ -22,6 +23,7 @@ mod stream;
 mod traffic;
 
 pub use context::KeptContext;
+pub(crate) use global::Global;
 #[cfg(feature = "cuda")]
 use pool::PoolNumber;
 pub use selector::Selector;
@@ -105,6 +107,7 @@ struct Inner {
     kind: Kind,
     traffic: traffic::Traffic,
     peers: peers::Peers,
+    global: global::Current,
 }
 
 enum Kind {
@@ -119,6 +122,7 @@ impl Device {
             kind,
             traffic: traffic::Traffic::default(),
             peers: peers::Peers::default(),
+            global: global::Current::default(),
         }))
     }
 
@@ -442,6 +446,17 @@ impl Device {
         either!(self, device => device.set_malloc_heap(bytes))
     }
 
+    /// Gives each thread of kernels a stack of `bytes` bytes at least; it has 4 KiB at least if nothing is said. Kernels that
+    /// recurse, sort or format text may need more. A GPU takes that memory for all threads that it can run at
+    /// once: an H200 has 270,336. On the CPU there is nothing to set.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses it: there is not so much memory, or a thread cannot have so much.
+    pub fn raise_stack(&self, bytes: u64) -> Result<()> {
+        either!(self, device => device.raise_stack(bytes))
+    }
+
     /// Whether a kernel faulted, so that nothing on the device is usable.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -454,6 +469,9 @@ impl Device {
     ///
     /// If the driver cannot.
     pub fn recover(&self) -> Result<()> {
+        if self.is_lost() {
+            self.forget_global();
+        }
         either!(self, device => device.recover())
     }
 

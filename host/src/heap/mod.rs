@@ -1,8 +1,10 @@
 //! A heap on a device.
 
 mod builder;
+mod global;
 
 pub use builder::HeapBuilder;
+pub use global::GlobalHeap;
 
 use crate::device::{Device, Grid};
 use crate::error::{Error, Result};
@@ -190,7 +192,8 @@ impl Heap {
         self.device.synchronize()?;
         // SeqCst: nothing depends on it but the next handle.
         self.generation.fetch_add(1, Ordering::SeqCst);
-        self.make_empty()
+        self.make_empty()?;
+        self.device.refresh_global(self.handle()?)
     }
 
     /// Writes the metadata of an empty heap.

@@ -45,14 +45,18 @@ pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Re
     Ok(())
 }
 
-/// Where a program goes in the bundle, if it does: the benchmarks, and the tests of whole devices,
-/// which are those of the root package's `tests/` and of the host's package.
+/// Where a program goes in the bundle, if it does: the benchmarks, the examples, and the tests of whole devices,
+/// which are those of the root package's `tests/` and of the other packages that were built.
 fn place(program: &Executable) -> Option<PathBuf> {
     let is_root = program.package == Path::new("");
     let name = match program.kind.as_str() {
+        "example" if !program.is_test => return Some(Path::new("examples").join(&program.name)),
         "bench" => return Some(Path::new("benches").join(&program.name)),
         "test" if is_root => program.name.clone(),
-        "test" | "lib" if !is_root => format!("{}-{}", program.package.display(), program.name),
+        "test" | "lib" if !is_root => {
+            let package = program.package.display().to_string();
+            format!("{}-{}", package.replace('/', "-"), program.name)
+        }
         _ => return None,
     };
     program.is_test.then(|| Path::new("tests").join(name))
@@ -147,6 +151,14 @@ mod tests {
             (
                 program("", "malloc", "bench", false),
                 Some("benches/malloc"),
+            ),
+            (
+                program("examples/collections", "ptx", "test", true),
+                Some("tests/examples-collections-ptx"),
+            ),
+            (
+                program("examples/collections", "12-octree", "example", false),
+                Some("examples/12-octree"),
             ),
             (program("", "scatterheap", "bin", false), None),
             (program("", "scatterheap", "bin", true), None),

@@ -37,7 +37,7 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
         .output
         .unwrap_or_else(|| workspace().join("target").join(format!("{NAME}.tar.xz")));
     // `--tests` alone also builds the command, which tests run.
-    let built = executables::build(&[
+    let mut built = executables::build(&[
         "test",
         "--release",
         "--no-run",
@@ -45,9 +45,18 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
         "scatterheap",
         "--package",
         "scatterheap-host",
+        "--package",
+        "scatterheap-collections",
         "--tests",
         "--benches",
     ])?;
+    built.extend(executables::build(&[
+        "build",
+        "--release",
+        "--package",
+        "scatterheap-collections",
+        "--examples",
+    ])?);
 
     let revision = Revision::find()?;
     let scratch = tempfile::tempdir().context("cannot create a temporary directory")?;

@@ -10,8 +10,8 @@
 #   STEP_SECONDS=N     a step that takes longer has failed    [1800]
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
-#   ONLY=WORDS         the groups to run, of: info tests stress hardened growth litmus exhaustion soak sanitizer replay bench
-#                      python resources; and long, which runs only if it is named
+#   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay
+#                      bench python resources; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
 # The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
@@ -150,6 +150,15 @@ if [[ " $only " == *" long "* ]]; then
   else
     failed+=(long)
   fi
+fi
+if wanted examples; then
+  for example in "$here"/examples/*; do
+    [[ -x $example ]] || continue
+    name=$(basename "$example")
+    arguments=(--device "$device")
+    [[ $name != *mandelbrot ]] || arguments+=(--output "$out/mandelbrot.png")
+    step "example $name" "example-$name.txt" "$example" "${arguments[@]}"
+  done
 fi
 if wanted stress; then
   both stress stress --threads "$threads" --heap "$heap"

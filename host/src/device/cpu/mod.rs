@@ -10,15 +10,18 @@
 mod stream;
 mod virtual_memory;
 
+use super::global::Global;
 use super::{Grid, MemoryInfo};
 use crate::error::{Error, Result};
+use alloc_core::native;
+use heap_core::Heap as Handle;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use simt::emulation::{Position, set_position};
 use simt::kernel::Kernel;
 use std::alloc::{Layout, alloc, dealloc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Large memory is aligned to this, as a GPU's is.
@@ -29,6 +32,8 @@ pub(super) struct Cpu {
     /// Started by the first launch.
     pool: OnceLock<ThreadPool>,
     memory: virtual_memory::Memory,
+    /// The heap that kernels' collections allocate from.
+    global: Mutex<Option<Handle>>,
 }
 
 /// A thread for each core, and at least two, so that there is something to interleave.
@@ -49,6 +54,7 @@ impl Cpu {
             threads,
             pool: OnceLock::new(),
             memory: virtual_memory::Memory::default(),
+            global: Mutex::new(None),
         }
     }
 
@@ -115,6 +121,7 @@ impl Cpu {
         // Relaxed: the counter only deals blocks out.
         let next = AtomicU32::new(0);
         let failed = AtomicBool::new(false);
+        let global = *self.global.lock().unwrap_or_else(PoisonError::into_inner);
         self.pool()?.broadcast(|context| {
             let sm_id = u32::try_from(context.index()).unwrap_or(0);
             loop {
@@ -123,6 +130,7 @@ impl Cpu {
                     break;
                 }
                 let block = || {
+                    let _in_kernel = global.as_ref().map(native::enter);
                     for thread_index in 0..grid.block_dim {
                         set_position(Position {
                             thread_index,
@@ -169,6 +177,18 @@ impl Cpu {
         let start = Instant::now();
         calls()?;
         Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Tells later launches the heap that kernels' collections allocate from.
+    pub fn write_global(&self, global: Option<Global>) -> Result<()> {
+        let handle = global.map(|global| global.binding.heap);
+        *self.global.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+        Ok(())
+    }
+
+    /// The system decides how large stacks are, and they are much larger.
+    pub fn raise_stack(&self, _bytes: u64) -> Result<()> {
+        Ok(())
     }
 
     /// The system's malloc has no heap of its own.

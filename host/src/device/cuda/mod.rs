@@ -8,6 +8,7 @@
 //! reset, released or destroyed before, so only a new process helps.
 
 mod context;
+mod global;
 mod module;
 mod pool;
 mod stream;
@@ -15,6 +16,7 @@ mod virtual_memory;
 
 pub(super) use context::{begin_to_keep, end_to_keep};
 
+use super::global::Global;
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
@@ -28,7 +30,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of the log that the driver's compiler may fill.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Bytes of a thread's stack at least.
+/// Bytes of a thread's stack at least, where nothing else is said.
 const STACK_BYTES: usize = 4 << 10;
 
 pub(super) struct Cuda {
@@ -42,6 +44,9 @@ pub(super) struct Cuda {
     state: Mutex<State>,
     /// The kernel launched last, to be named if it faulted.
     last: Mutex<&'static str>,
+    /// Where the host finds what kernels could not get of the global heap, if there is one. Nothing else is locked while
+    /// this is.
+    failures: Mutex<Option<u64>>,
     lost: AtomicBool,
     generation: AtomicU64,
 }
@@ -62,11 +67,23 @@ struct Stopwatch(Event, Event);
 /// What a recovery makes anew. It is never locked while the device is waited for.
 struct State {
     modules: Vec<CUmodule>,
-    functions: HashMap<&'static str, CUfunction>,
+    functions: HashMap<&'static str, Function>,
     /// PTX of the modules, to load them again.
     sources: Vec<String>,
     /// Bytes of the heap of CUDA's own `malloc`, if they were set.
     malloc_heap: Option<usize>,
+    /// The heap that kernels' collections allocate from.
+    global: Option<Box<Global>>,
+    /// Bytes of a thread's stack at least.
+    stack: usize,
+}
+
+/// A kernel in a module.
+#[derive(Clone, Copy)]
+struct Function {
+    function: CUfunction,
+    /// Whether its module wants a global heap.
+    wants_global: bool,
 }
 
 // SAFETY: contexts, modules and functions may be used from any thread that has made the context
@@ -166,7 +183,10 @@ impl Cuda {
                 functions: HashMap::new(),
                 sources: Vec::new(),
                 malloc_heap: None,
+                global: None,
+                stack: STACK_BYTES,
             }),
+            failures: Mutex::new(None),
             lost: AtomicBool::new(false),
             generation: AtomicU64::new(0),
         };
@@ -258,9 +278,13 @@ impl Cuda {
         }
         // Release: pairs with `is_lost`.
         self.lost.store(true, Ordering::Release);
-        Error::KernelFault {
-            kernel: *self.last.lock().unwrap_or_else(PoisonError::into_inner),
-            message: text(error),
+        let kernel = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.noted_failures() {
+            Some(failed) => Error::KernelOutOfMemory { kernel, failed },
+            None => Error::KernelFault {
+                kernel,
+                message: text(error),
+            },
         }
     }
 
@@ -303,8 +327,15 @@ impl Cuda {
     pub fn load_module(&self, ptx: &str) -> Result<()> {
         let mut state = self.state()?;
         // Not before there is a kernel: stacks take memory of the device, also from others who use it.
-        raise_stack()?;
-        state.modules.extend(module::load(ptx)?);
+        raise_stack(state.stack)?;
+        let modules = module::load(ptx)?;
+        for module in &modules {
+            if let Err(error) = global::write(*module, state.global.as_deref()) {
+                module::unload(&modules);
+                return Err(error);
+            }
+        }
+        state.modules.extend(modules);
         state.sources.push(ptx.to_owned());
         Ok(())
     }
@@ -333,7 +364,11 @@ impl Cuda {
         grid: Grid,
         arguments: &K::Arguments,
     ) -> Result<()> {
-        let function = find_function(state, K::NAME)?;
+        let Function {
+            function,
+            wants_global,
+        } = find_function(state, K::NAME)?;
+        Self::check_global(wants_global, state.global.is_some(), K::NAME)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = K::NAME;
         let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         // SAFETY: the kernel trait promises that the function takes these arguments, by value.
@@ -399,7 +434,7 @@ impl Cuda {
     pub fn kernel_use(&self, name: &'static str) -> Result<KernelUse> {
         use sys::CUfunction_attribute as Attribute;
         let mut state = self.state()?;
-        let function = find_function(&mut state, name)?;
+        let function = find_function(&mut state, name)?.function;
         let attribute = |which| {
             let mut value = 0;
             // SAFETY: writes the attribute of a loaded function to the variable.
@@ -412,6 +447,14 @@ impl Cuda {
             registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             local_bytes: attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
         })
+    }
+
+    pub fn raise_stack(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state()?;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        raise_stack(bytes)?;
+        state.stack = state.stack.max(bytes);
+        Ok(())
     }
 
     pub fn set_malloc_heap(&self, bytes: u64) -> Result<()> {
@@ -442,6 +485,9 @@ impl Cuda {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was noted of the global heap lies in memory that goes too.
+        self.forget_failures();
+        state.global = None;
         // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
         // memory by the generation.
         let reset = unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }.result();
@@ -458,7 +504,7 @@ impl Cuda {
             context
         };
         if !state.sources.is_empty() {
-            raise_stack()?;
+            raise_stack(state.stack)?;
         }
         if let Some(bytes) = state.malloc_heap {
             set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
@@ -519,17 +565,17 @@ fn set_limit(limit: sys::CUlimit, bytes: usize) -> Result<()> {
         .map_err(failed("set a limit of kernels"))
 }
 
-/// Gives each thread a stack of [`STACK_BYTES`] if it has less: of kernels that call through pointers
+/// Gives each thread a stack of so many bytes if it has less: of kernels that recurse or call through pointers
 /// the driver's compiler cannot see how much they need.
-fn raise_stack() -> Result<()> {
+fn raise_stack(least: usize) -> Result<()> {
     let limit = sys::CUlimit::CU_LIMIT_STACK_SIZE;
     let mut bytes = 0;
     // SAFETY: writes the limit of the current context to the variable.
     unsafe { sys::cuCtxGetLimit(&raw mut bytes, limit) }
         .result()
         .map_err(failed("read a limit of kernels"))?;
-    if bytes < STACK_BYTES {
-        set_limit(limit, STACK_BYTES)?;
+    if bytes < least {
+        set_limit(limit, least)?;
     }
     Ok(())
 }
@@ -559,7 +605,7 @@ fn best_source(sources: &[KernelSource], capability: (u32, u32)) -> Result<Optio
     }
 }
 
-fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
+fn find_function(state: &mut State, name: &'static str) -> Result<Function> {
     if let Some(function) = state.functions.get(name) {
         return Ok(*function);
     }
@@ -567,8 +613,12 @@ fn find_function(state: &mut State, name: &'static str) -> Result<CUfunction> {
     for module in &state.modules {
         // SAFETY: the module is loaded in the current context.
         if let Ok(function) = unsafe { result::module::get_function(*module, symbol.clone()) } {
-            state.functions.insert(name, function);
-            return Ok(function);
+            let found = Function {
+                function,
+                wants_global: global::place(*module).is_some(),
+            };
+            state.functions.insert(name, found);
+            return Ok(found);
         }
     }
     Err(Error::NoSuchKernel(name))

@@ -1,0 +1,73 @@
+//! The global heap of a GPU's modules: a variable of each module that has the line `global_heap!()`.
+
+use super::{Cuda, Error, Result, failed};
+use crate::device::global::Global;
+use alloc_core::{Binding, Failed, Failures, SYMBOL};
+use bytemuck::{Zeroable, bytes_of};
+use cudarc::driver::result;
+use cudarc::driver::sys::CUmodule;
+use std::ffi::CString;
+use std::sync::{MutexGuard, PoisonError};
+
+/// Address of a module's global heap, if it has one.
+pub(super) fn place(module: CUmodule) -> Option<u64> {
+    let symbol = CString::new(SYMBOL).ok()?;
+    // SAFETY: the module is loaded in the current context.
+    let (address, bytes) = unsafe { result::module::get_global(module, symbol) }.ok()?;
+    (bytes >= size_of::<Binding>()).then_some(address)
+}
+
+/// Writes a module's global heap, if it has a place for one. No kernel of it may run.
+pub(super) fn write(module: CUmodule, global: Option<&Global>) -> Result<()> {
+    let binding = global.map_or_else(Binding::zeroed, |global| global.binding);
+    let Some(address) = place(module) else {
+        return Ok(());
+    };
+    // SAFETY: the variable is a binding.
+    unsafe { result::memcpy_htod_sync(address, bytes_of(&binding)) }
+        .map_err(failed("tell a module its global heap"))
+}
+
+impl Cuda {
+    /// Tells the modules their global heap, those too that will be loaded. No kernel may run.
+    pub fn write_global(&self, global: Option<Global>) -> Result<()> {
+        self.forget_failures();
+        let mut state = self.state()?;
+        for module in &state.modules {
+            write(*module, global.as_ref())?;
+        }
+        state.global = global.map(Box::new);
+        *self.failures() = global.map(|global| global.failures);
+        Ok(())
+    }
+
+    /// What kernels had to have of the global heap and could not get.
+    pub(super) fn noted_failures(&self) -> Option<Failed> {
+        // Locked until it was read: who owns the failures makes us forget them before they go.
+        let failures = self.failures();
+        let address = (*failures)?;
+        // SAFETY: failures are there as long as they are known here.
+        unsafe { &*(address as *const Failures) }.failed()
+    }
+
+    /// Forgets where failures are noted, because they go.
+    pub(super) fn forget_failures(&self) {
+        *self.failures() = None;
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Option<u64>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An error if a module's kernels need a global heap and there is none.
+    pub(super) fn check_global(
+        has_place: bool,
+        is_bound: bool,
+        kernel: &'static str,
+    ) -> Result<()> {
+        if has_place && !is_bound {
+            return Err(Error::NoGlobalHeap(kernel));
+        }
+        Ok(())
+    }
+}
