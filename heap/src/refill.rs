@@ -75,7 +75,7 @@ impl Core {
             }
             // Crossers first: of lanes that diverged the one that waits may run for long before the one that others wait for.
             // Two warps with a crosser for each other's waiting lane would lose their patience.
-            warp::sync(together);
+            meet(together);
             if crosses && drawn.left() > 0 {
                 return drawn;
             }
@@ -375,6 +375,12 @@ impl Core {
             self.relist(slab);
         }
     }
+}
+
+/// Waits for the lanes of a mask. Out of line, for the compiler would make two ways of it: one for crosser and one for others.
+#[inline(never)]
+fn meet(lanes: u32) {
+    warp::sync(lanes);
 }
 
 /// Waits until a stripe that another refills has units, or none but no crosser; false if that takes

@@ -5,7 +5,7 @@ use crate::allocator::{DeviceAllocator, Native};
 use bytemuck::{Pod, Zeroable};
 use heap::Heap;
 use kernels::sizes::Sizes;
-use simt::atomic::{DeviceAtomicU32, Ordering};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
 use simt::{kernel, thread};
 
 /// Arguments of the kernels of this module.
@@ -57,12 +57,15 @@ unsafe fn churn<A: DeviceAllocator>(allocator: &A, rounds: &Rounds) {
             continue;
         }
         let mark = thread << 20 ^ round;
-        // SAFETY: the block has that many words, and is this thread's until it is freed. Volatile: read from memory.
+        // SAFETY: the block has that many words, and is this thread's until it is freed.
         unsafe {
-            let last = block.add(words as usize - 1);
-            block.write_volatile(mark);
-            last.write_volatile(!mark);
-            let wrong = last.read_volatile() != !mark || words > 1 && block.read_volatile() != mark;
+            let first = &*block.cast::<DeviceAtomicU64>();
+            let last = &*block.add(words as usize - 1).cast::<DeviceAtomicU64>();
+            // Relaxed: nobody else has the block. Atomic, so that both are written and read.
+            first.store(mark, Ordering::Relaxed);
+            last.store(!mark, Ordering::Relaxed);
+            let wrong = last.load(Ordering::Relaxed) != !mark
+                || words > 1 && first.load(Ordering::Relaxed) != mark;
             corrupt += u32::from(wrong);
             allocator.free(block.cast());
         }
