@@ -250,7 +250,10 @@ impl Builder {
             .env("RUSTC_WORKSPACE_WRAPPER", "")
             .env("CARGO_TARGET_DIR", target_directory)
             .env("CARGO_BUILD_BUILD_DIR", target_directory)
-            .env("CARGO_ENCODED_RUSTFLAGS", encoded_flags(baseline));
+            .env(
+                "CARGO_ENCODED_RUSTFLAGS",
+                encoded_flags(baseline, compiler.flag),
+            );
         for (key, value) in PROFILE {
             command.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
         }
@@ -289,12 +292,13 @@ impl Builder {
 
 /// The compiler's flags, as cargo passes a list in one variable. They hold for `core` and for every
 /// dependency too: code for different GPUs is not inlined into each other.
-fn encoded_flags(baseline: Baseline) -> String {
-    [
+fn encoded_flags(baseline: Baseline, compilers_own: Option<&str>) -> String {
+    let mut flags = vec![
         format!("-Ctarget-cpu={}", baseline.target_cpu()),
         format!("-Ctarget-feature={}", baseline.target_feature()),
-    ]
-    .join("\u{1f}")
+    ];
+    flags.extend(compilers_own.map(str::to_owned));
+    flags.join("\u{1f}")
 }
 
 /// Keeps the settings of the cargo that runs this build script away from the inner one: its flags
@@ -415,8 +419,12 @@ mod tests {
     #[test]
     fn flags_are_separated_as_cargo_expects() {
         assert_eq!(
-            encoded_flags(Baseline::SM_80),
+            encoded_flags(Baseline::SM_80, None),
             "-Ctarget-cpu=sm_80\u{1f}-Ctarget-feature=+ptx78"
+        );
+        assert_eq!(
+            encoded_flags(Baseline::SM_75, Some("-Cother")),
+            "-Ctarget-cpu=sm_75\u{1f}-Ctarget-feature=+ptx78\u{1f}-Cother"
         );
     }
 }

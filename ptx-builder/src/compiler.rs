@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Error;
+use crate::{Error, miscompilation};
 
 /// The environment variable that names the `rustc` to build kernels with. Its cargo is looked for
 /// beside it, then on the search path.
@@ -61,6 +61,8 @@ pub struct KernelCompiler {
     pub version: String,
     /// Where it was found.
     pub origin: CompilerOrigin,
+    /// A flag without which it compiles kernels wrongly.
+    pub(crate) flag: Option<&'static str>,
 }
 
 impl fmt::Display for KernelCompiler {
@@ -201,12 +203,14 @@ fn inspect(rustc: &Path, origin: CompilerOrigin) -> Result<KernelCompiler, Strin
     } else {
         PathBuf::from("cargo")
     };
+    let flag = miscompilation::flag(&ask(&rustc, &["--version", "--verbose"])?);
     Ok(KernelCompiler {
         rustc,
         cargo,
         library,
         version,
         origin,
+        flag,
     })
 }
 

@@ -31,6 +31,7 @@ mod baseline;
 mod compile;
 mod compiler;
 mod error;
+mod miscompilation;
 mod registers;
 mod sources;
 

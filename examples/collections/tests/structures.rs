@@ -158,8 +158,8 @@ fn distances_of(vertices: u32, start: u32, has: impl Fn(u32, u32) -> bool) -> Ve
 fn a_picture_is_what_its_tiles_are_one_after_another() {
     for_each_device("the Mandelbrot set", |device| {
         let heap = heap_of(device, 16 << 20);
-        // Sides that are no multiples of a tile's, and a part of the set with thin threads.
-        for (width, height, side) in [(301, 207, 64), (16, 500, 500), (1, 1, 8)] {
+        // Sides that are no multiples of a tile's, and a part of the set with thin threads. The last one fills many blocks.
+        for (width, height, side) in [(301, 207, 64), (16, 500, 500), (1, 1, 8), (1536, 1024, 32)] {
             let view = View {
                 left: -0.78,
                 top: 0.1,

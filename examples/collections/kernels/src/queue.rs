@@ -1,6 +1,6 @@
 //! A queue in linked blocks, filled by all threads at once and worked off by the next launch.
 //!
-//! Threads claim places in the first block of a chain by a count; who finds it full puts a new block in front, by
+//! Threads claim places in the first block of a chain by a count; who finds it full puts a new block in front; both by
 //! compare-and-exchange. Before the next launch one thread lists the blocks, so that each item finds its thread.
 //! The last thread to be done with a block drops it.
 
@@ -39,7 +39,7 @@ pub struct Queue {
 
 struct Block {
     next: u64,
-    /// Places that were claimed; more than there are, if threads found it full.
+    /// Places that were claimed.
     claimed: DeviceAtomicU32,
     /// Items that are not worked off.
     left: DeviceAtomicU32,
@@ -68,14 +68,28 @@ impl Block {
 
     /// Takes an item, if there is a place left.
     fn push(&self, item: Tile) -> bool {
-        // Relaxed: only deals places out; items are read by the next launch.
-        let place = self.claimed.fetch_add(1, Ordering::Relaxed) as usize;
-        let Some(place) = self.items.get(place) else {
+        let Some(place) = self.claim() else {
             return false;
         };
         // SAFETY: the place is this thread's.
-        unsafe { place.get().write(item) };
+        unsafe { self.items[place].get().write(item) };
         true
+    }
+
+    /// Claims a place. Not by `fetch_add`: lanes may come here with different blocks, because they loaded the queue's first
+    /// one at different times, but CUDA's assembler takes what is loaded from one address for one value, lets one lane add
+    /// for all, to its own block, and so gives the others places in a block that is not theirs.
+    fn claim(&self) -> Option<usize> {
+        // Relaxed, all: only deals places out; items are read by the next launch.
+        let mut claimed = self.claimed.load(Ordering::Relaxed);
+        while claimed < ITEMS as u32 {
+            let (order, next) = (Ordering::Relaxed, claimed + 1);
+            match self.claimed.compare_exchange(claimed, next, order, order) {
+                Ok(_) => return Some(claimed as usize),
+                Err(others) => claimed = others,
+            }
+        }
+        None
     }
 }
 
@@ -164,7 +178,7 @@ kernel! {
             let (mut listed, mut total) = (0, 0);
             while at != 0 {
                 let block = &*(at as *const Block);
-                let items = block.claimed.load(Ordering::Relaxed).min(ITEMS as u32);
+                let items = block.claimed.load(Ordering::Relaxed);
                 block.left.store(items, Ordering::Relaxed);
                 let place: *mut Listed = place(arguments.places, listed);
                 place.write(Listed { block: at, items: u64::from(items) });

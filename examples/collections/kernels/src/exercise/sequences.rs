@@ -25,6 +25,15 @@ pub(super) fn vector(random: &mut Random, steps: u32, digest: &mut Digest) {
         }
         digest.add(numbers.len() as u64);
     }
+    // By what is not unique first: sorting networks, merges and partitions of elements of several words.
+    let mut pairs: Vec<(u64, u32)> = numbers
+        .iter()
+        .map(|number| (u64::from(number % 7), *number))
+        .collect();
+    pairs.sort_unstable();
+    for (first, second) in &pairs {
+        digest.add(first ^ u64::from(*second));
+    }
     let halves = numbers.split_off(numbers.len() / 2);
     let nested: Vec<Vec<u32>> = halves.chunks(3).map(<[u32]>::to_vec).collect();
     for number in nested.concat().iter().chain(&numbers) {
