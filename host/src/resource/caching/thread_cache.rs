@@ -3,13 +3,14 @@
 //! The thread's own lock guards it, which nobody else takes but who needs all memory back.
 
 use super::super::DevicePointer;
-use super::classes::{bytes_of, nearest};
+use super::classes::{bytes_of, first_large, reach, waste};
 use crate::device::Stream;
 use std::ops::Range;
 
 /// Blocks that a thread keeps of one class and stream at most.
 const MOST_BLOCKS: u64 = 64;
-/// Bytes that it keeps of them at most, if that is more than one block.
+/// Bytes that it keeps of them at most, if that is more than one block. Of large blocks it keeps as many as fit
+/// into what it may keep of all.
 const MOST_BYTES: u64 = 32 << 20;
 
 /// Streams whose blocks a thread keeps. What it keeps of others goes to the shelves.
@@ -25,6 +26,8 @@ pub(super) struct ThreadCache {
     pub hits: u64,
     /// Others.
     pub misses: u64,
+    /// Bytes by which the large blocks that it hands out may be larger than what was asked for.
+    pub allowance: u64,
 }
 
 /// Free blocks of one thread that were freed on one stream.
@@ -34,6 +37,8 @@ struct StreamBins {
     id: u64,
     /// A list for each class.
     bins: Vec<Vec<DevicePointer>>,
+    /// A bit for each list that may have blocks; one that has some has its bit.
+    filled: Vec<u64>,
     bytes: u64,
 }
 
@@ -47,12 +52,19 @@ pub(super) struct Batch {
 
 /// Blocks of a class that a thread keeps at most.
 fn room(class: usize) -> usize {
-    (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS) as usize
+    let blocks = if class >= first_large() {
+        MOST_BLOCKS
+    } else {
+        (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS)
+    };
+    blocks as usize
 }
 
 /// Blocks of a class that are moved at once.
 pub(super) fn batch(class: usize) -> usize {
-    room(class).div_ceil(2)
+    (MOST_BYTES / bytes_of(class))
+        .clamp(1, MOST_BLOCKS)
+        .div_ceil(2) as usize
 }
 
 impl ThreadCache {
@@ -78,28 +90,39 @@ impl ThreadCache {
             stream: stream.clone(),
             id: stream.id(),
             bins: vec![Vec::new(); classes],
+            filled: vec![0; classes.div_ceil(64)],
             bytes: 0,
         });
         evicted
     }
 
-    /// Takes a block that was freed on this stream: of the class, or a little larger; and its class.
+    /// Takes a block that was freed on this stream: of the class, or a little larger, or more if it is large
+    /// and the thread has the allowance; and its class.
     #[inline]
     pub fn take(&mut self, class: usize, stream: &Stream) -> Option<(DevicePointer, usize)> {
+        let mut allowance = self.allowance;
         let block = self.find(stream).and_then(|bins| {
             let (block, class) = match bins.bins[class].pop() {
                 Some(block) => (block, class),
-                None => bins.take_near(class)?,
+                None => bins.take_larger(class, &mut allowance)?,
             };
             bins.bytes -= bytes_of(class);
             Some((block, class))
         });
+        self.allowance = allowance;
         if block.is_some() {
             self.hits += 1;
         } else {
             self.misses += 1;
         }
         block
+    }
+
+    /// Takes what a block of one class wastes for a request of another from the allowance, if it is enough.
+    pub fn pay(&mut self, class: usize, of: usize) -> bool {
+        let left = self.allowance.checked_sub(waste(class, of - class));
+        self.allowance = left.unwrap_or(self.allowance);
+        left.is_some()
     }
 
     /// Puts a block in, after the work of a stream, if there is room.
@@ -119,9 +142,13 @@ impl ThreadCache {
         let bin = &mut bins.bins[class];
         // As `room` says, without its division.
         let blocks = bin.len() as u64 + 1;
-        let has_room = blocks == 1 || blocks <= MOST_BLOCKS && blocks * size <= MOST_BYTES;
+        let has_room = blocks == 1
+            || blocks <= MOST_BLOCKS && (blocks * size <= MOST_BYTES || class >= first_large());
         let fits = has_room && bytes <= most_bytes;
         if fits {
+            if blocks == 1 {
+                bins.filled[class / 64] |= 1 << (class % 64);
+            }
             bin.push(block);
             bins.bytes = bytes;
         }
@@ -147,6 +174,7 @@ impl ThreadCache {
         };
         let bin = &mut bins.bins[class];
         bin.push(block);
+        bins.filled[class / 64] |= 1 << (class % 64);
         bins.bytes += bytes_of(class);
         if bin.len() <= room(class) && bins.bytes <= most_bytes {
             return taken_out;
@@ -198,12 +226,34 @@ impl ThreadCache {
 }
 
 impl StreamBins {
-    /// Takes a block of the next classes that has one.
-    fn take_near(&mut self, class: usize) -> Option<(DevicePointer, usize)> {
-        let near = self.bins.get_mut(class + 1..=class + nearest(class))?;
-        near.iter_mut()
-            .zip(class + 1..)
-            .find_map(|(bin, class)| Some((bin.pop()?, class)))
+    /// Takes a block of the next class that has one and is near, or near enough for the allowance.
+    fn take_larger(&mut self, class: usize, allowance: &mut u64) -> Option<(DevicePointer, usize)> {
+        let last = (class + reach(class)).min(self.bins.len() - 1);
+        let found = self.next_filled(class + 1, last)?;
+        *allowance = allowance.checked_sub(waste(class, found - class))?;
+        Some((self.bins[found].pop()?, found))
+    }
+
+    /// The first of some classes that has a block.
+    fn next_filled(&mut self, first: usize, last: usize) -> Option<usize> {
+        let mut class = first;
+        while class <= last {
+            let bits = self.filled[class / 64] >> (class % 64);
+            if bits == 0 {
+                class = (class / 64 + 1) * 64;
+                continue;
+            }
+            class += bits.trailing_zeros() as usize;
+            if class > last {
+                break;
+            }
+            if !self.bins[class].is_empty() {
+                return Some(class);
+            }
+            // Taking the last block left the bit, as most that is taken comes back.
+            self.filled[class / 64] &= !(1 << (class % 64));
+        }
+        None
     }
 
     /// Takes everything out.
