@@ -23,10 +23,15 @@ const ADDRESS_BITS: u32 = 57;
 const LEAF_BITS: u32 = 25;
 const MIDDLE_BITS: u32 = 16;
 const LEAF_WORDS: usize = 1 << (LEAF_BITS - DEFAULT_ALIGNMENT.ilog2());
-/// Odd, and near the golden ratio of [`LEAF_WORDS`].
-const SPREAD: usize = 81_007;
-/// Its inverse: their product is 1 modulo [`LEAF_WORDS`].
-const GATHER: usize = 107_151;
+/// Words that stay together, on one page of the host: those of 128 KiB of addresses.
+const PAGE_WORDS: usize = 512;
+/// Odd, and near the golden ratio of [`PAGE_WORDS`].
+const SPREAD: usize = 317;
+/// Its inverse: their product is 1 modulo [`PAGE_WORDS`].
+const GATHER: usize = 21;
+/// How far the words of a page begin behind those of the page before, so that blocks at the same place of
+/// different pages are on different sets of the host's caches.
+const SHIFT: usize = 8 * 39;
 const BRANCHES: usize = 1 << MIDDLE_BITS;
 
 /// A word of a block that was handed out and is back.
@@ -94,15 +99,18 @@ fn release<T>(branch: &mut Branch<T>, mut each: impl FnMut(&mut T)) {
 }
 
 /// Where the word of a leaf's n-th possible block is. Blocks that are near each other, or apart by a
-/// power of two, have words that are not.
+/// power of two, have words on different cache lines, but those that are near on the same page.
 #[inline]
 fn spread(index: usize) -> usize {
-    index * SPREAD % LEAF_WORDS
+    let (page, word) = (index / PAGE_WORDS, index % PAGE_WORDS);
+    page * PAGE_WORDS + (word * SPREAD + page * SHIFT) % PAGE_WORDS
 }
 
 /// Reverses [`spread`].
-fn gather(word: usize) -> usize {
-    word * GATHER % LEAF_WORDS
+fn gather(place: usize) -> usize {
+    let (page, word) = (place / PAGE_WORDS, place % PAGE_WORDS);
+    let shifted = word + PAGE_WORDS * SHIFT - page * SHIFT;
+    page * PAGE_WORDS + shifted * GATHER % PAGE_WORDS
 }
 
 fn word_of(bytes: u64, alignment: u64) -> u64 {

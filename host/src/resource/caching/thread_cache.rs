@@ -35,11 +35,21 @@ pub(super) struct ThreadCache {
 struct StreamBins {
     stream: Stream,
     id: u64,
-    /// A list for each class.
-    bins: Vec<Vec<DevicePointer>>,
+    /// One for each class.
+    bins: Vec<Bin>,
     /// A bit for each list that may have blocks; one that has some has its bit.
     filled: Vec<u64>,
     bytes: u64,
+}
+
+/// Free blocks of one class, with what is known of the class, so that it need not be computed each time.
+#[derive(Debug)]
+struct Bin {
+    blocks: Vec<DevicePointer>,
+    /// Bytes of a block.
+    size: u64,
+    /// Blocks that are kept at most.
+    most: usize,
 }
 
 /// Blocks of one class that were freed on one stream.
@@ -67,6 +77,16 @@ pub(super) fn batch(class: usize) -> usize {
         .div_ceil(2) as usize
 }
 
+impl Bin {
+    fn new(class: usize) -> Self {
+        Self {
+            blocks: Vec::new(),
+            size: bytes_of(class),
+            most: room(class),
+        }
+    }
+}
+
 impl ThreadCache {
     /// The bins of a stream, if it has some.
     #[inline]
@@ -89,7 +109,7 @@ impl ThreadCache {
         self.streams.push(StreamBins {
             stream: stream.clone(),
             id: stream.id(),
-            bins: vec![Vec::new(); classes],
+            bins: (0..classes).map(Bin::new).collect(),
             filled: vec![0; classes.div_ceil(64)],
             bytes: 0,
         });
@@ -102,12 +122,12 @@ impl ThreadCache {
     pub fn take(&mut self, class: usize, stream: &Stream) -> Option<(DevicePointer, usize)> {
         let mut allowance = self.allowance;
         let block = self.find(stream).and_then(|bins| {
-            let (block, class) = match bins.bins[class].pop() {
-                Some(block) => (block, class),
-                None => bins.take_larger(class, &mut allowance)?,
-            };
-            bins.bytes -= bytes_of(class);
-            Some((block, class))
+            let bin = &mut bins.bins[class];
+            if let Some(block) = bin.blocks.pop() {
+                bins.bytes -= bin.size;
+                return Some((block, class));
+            }
+            bins.take_larger(class, &mut allowance)
         });
         self.allowance = allowance;
         if block.is_some() {
@@ -137,19 +157,15 @@ impl ThreadCache {
         let Some(bins) = self.find(stream) else {
             return false;
         };
-        let size = bytes_of(class);
-        let bytes = bins.bytes + size;
         let bin = &mut bins.bins[class];
-        // As `room` says, without its division.
-        let blocks = bin.len() as u64 + 1;
-        let has_room = blocks == 1
-            || blocks <= MOST_BLOCKS && (blocks * size <= MOST_BYTES || class >= first_large());
-        let fits = has_room && bytes <= most_bytes;
+        let bytes = bins.bytes + bin.size;
+        let blocks = bin.blocks.len();
+        let fits = blocks < bin.most && bytes <= most_bytes;
         if fits {
-            if blocks == 1 {
+            if blocks == 0 {
                 bins.filled[class / 64] |= 1 << (class % 64);
             }
-            bin.push(block);
+            bin.blocks.push(block);
             bins.bytes = bytes;
         }
         fits
@@ -173,10 +189,10 @@ impl ThreadCache {
             return taken_out;
         };
         let bin = &mut bins.bins[class];
-        bin.push(block);
+        bin.blocks.push(block);
         bins.filled[class / 64] |= 1 << (class % 64);
-        bins.bytes += bytes_of(class);
-        if bin.len() <= room(class) && bins.bytes <= most_bytes {
+        bins.bytes += bin.size;
+        if bin.blocks.len() <= bin.most && bins.bytes <= most_bytes {
             return taken_out;
         }
         taken_out.push(bins.spill(class));
@@ -193,12 +209,12 @@ impl ThreadCache {
         let mut batches = Vec::new();
         for bins in &mut self.streams {
             for class in classes.clone() {
-                let blocks = &mut bins.bins[class];
-                if blocks.is_empty() {
+                let bin = &mut bins.bins[class];
+                if bin.blocks.is_empty() {
                     continue;
                 }
-                let blocks = std::mem::take(blocks);
-                bins.bytes -= bytes_of(class) * blocks.len() as u64;
+                let blocks = std::mem::take(&mut bin.blocks);
+                bins.bytes -= bin.size * blocks.len() as u64;
                 let stream = bins.stream.clone();
                 batches.push(Batch {
                     stream,
@@ -214,7 +230,7 @@ impl ThreadCache {
     pub fn count(&self, blocks: &mut [u64]) {
         for bins in self.streams.iter().filter(|bins| bins.bytes > 0) {
             for (count, bin) in blocks.iter_mut().zip(&bins.bins) {
-                *count += bin.len() as u64;
+                *count += bin.blocks.len() as u64;
             }
         }
     }
@@ -231,7 +247,10 @@ impl StreamBins {
         let last = (class + reach(class)).min(self.bins.len() - 1);
         let found = self.next_filled(class + 1, last)?;
         *allowance = allowance.checked_sub(waste(class, found - class))?;
-        Some((self.bins[found].pop()?, found))
+        let bin = &mut self.bins[found];
+        let block = bin.blocks.pop()?;
+        self.bytes -= bin.size;
+        Some((block, found))
     }
 
     /// The first of some classes that has a block.
@@ -247,7 +266,7 @@ impl StreamBins {
             if class > last {
                 break;
             }
-            if !self.bins[class].is_empty() {
+            if !self.bins[class].blocks.is_empty() {
                 return Some(class);
             }
             // Taking the last block left the bit, as most that is taken comes back.
@@ -259,11 +278,11 @@ impl StreamBins {
     /// Takes everything out.
     fn drain(self) -> Vec<Batch> {
         let bins = self.bins.into_iter().enumerate();
-        bins.filter(|(_, blocks)| !blocks.is_empty())
-            .map(|(class, blocks)| Batch {
+        bins.filter(|(_, bin)| !bin.blocks.is_empty())
+            .map(|(class, bin)| Batch {
                 stream: self.stream.clone(),
                 class,
-                blocks,
+                blocks: bin.blocks,
             })
             .collect()
     }
@@ -272,8 +291,9 @@ impl StreamBins {
     #[cold]
     fn spill(&mut self, class: usize) -> Batch {
         let bin = &mut self.bins[class];
-        let blocks: Vec<_> = bin.drain(..bin.len().div_ceil(2)).collect();
-        self.bytes -= bytes_of(class) * blocks.len() as u64;
+        let half = bin.blocks.len().div_ceil(2);
+        let blocks: Vec<_> = bin.blocks.drain(..half).collect();
+        self.bytes -= bin.size * blocks.len() as u64;
         Batch {
             stream: self.stream.clone(),
             class,
