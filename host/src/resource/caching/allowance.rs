@@ -63,6 +63,12 @@ impl<U: MemoryResource> Caching<U> {
         if class < first_large() || self.bytes_per_thread.is_pressed() {
             return false;
         }
+        if self.waste.chunk() == 0 {
+            // Where it cannot be told nothing may be wasted.
+            let total = self.upstream.memory().map_or(0, |memory| memory.total);
+            self.waste.set(total);
+            self.bytes_per_thread.grow(total);
+        }
         let most = waste(class, reach(class));
         let mut cache = own.0.lock();
         if cache.allowance >= most {
@@ -76,6 +82,7 @@ impl<U: MemoryResource> Caching<U> {
 
     /// Gives the calling thread back what a block that is freed wasted.
     #[cold]
+    #[inline(never)]
     pub(super) fn recover_waste(&self, class: usize, beyond: u8) {
         let bytes = waste(class, usize::from(beyond));
         if bytes == 0 {

@@ -7,8 +7,8 @@ use super::super::DEFAULT_ALIGNMENT;
 const STEPS: u64 = 16;
 /// Classes for each power of two beyond.
 const FINE_STEPS: u64 = 64;
-/// See [`nearest`]: three sixteenths more at most, or three sixty-fourths.
-const NEAREST: usize = 3;
+/// See [`nearest`]: six sixteenths more at most, or three sixty-fourths where most bytes are.
+const NEAREST: usize = 6;
 const FINE_NEAREST: usize = 3;
 /// As many more classes have blocks of up to half as much again.
 const ROOMY: usize = 32;

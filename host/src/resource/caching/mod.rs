@@ -174,9 +174,9 @@ impl<U: MemoryResource> Caching<U> {
     fn fetch_from_shelf(&self, class: usize, stream: &Stream) -> Result<Option<DevicePointer>> {
         let _moving = self.moving.read_recursive();
         let mut blocks = {
-            let mut shelf = self.shelves[class].lock();
-            let blocks = shelf.take(batch(class), stream)?;
-            self.stocked.set(class, shelf.len() > 0);
+            let mut stock = self.shelves[class].lock();
+            let blocks = stock.take(batch(class), stream)?;
+            self.stocked.set(class, stock.len() > 0);
             blocks
         };
         let block = blocks.pop();
@@ -188,16 +188,16 @@ impl<U: MemoryResource> Caching<U> {
 
     /// Puts blocks on a shelf.
     fn put_on_shelf(&self, class: usize, blocks: Vec<DevicePointer>, stream: &Stream) {
-        let mut shelf = self.shelves[class].lock();
-        shelf.put(stream, blocks);
+        let mut stock = self.shelves[class].lock();
+        stock.put(stream, blocks);
         self.stocked.set(class, true);
     }
 
     /// Takes all blocks from a shelf.
     fn clear_shelf(&self, class: usize) -> Vec<Batch> {
-        let mut shelf = self.shelves[class].lock();
+        let mut stock = self.shelves[class].lock();
         self.stocked.set(class, false);
-        shelf.drain(class).collect()
+        stock.drain(class).collect()
     }
 
     /// The shelves that have something.

@@ -81,11 +81,19 @@ impl PerThread {
     }
 
     /// There is so much memory in all.
-    fn grow(&self, total: u64) {
-        if !self.is_set.load(Ordering::Relaxed) {
-            self.usual
-                .fetch_max(total / THREAD_SHARE, Ordering::Relaxed);
+    pub fn grow(&self, total: u64) {
+        if self.is_set.load(Ordering::Relaxed) {
+            return;
         }
+        let share = total / THREAD_SHARE;
+        let before = self.usual.fetch_max(share, Ordering::Relaxed);
+        // If memory runs short meanwhile, that counts.
+        let _changed = self.now.compare_exchange(
+            before,
+            share.max(before),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 
     /// Whether it is less than usual.
@@ -129,7 +137,6 @@ impl<U: MemoryResource> Caching<U> {
             return Ok(false);
         }
         let memory = seen.memory(&self.upstream)?;
-        self.waste.set(memory.total);
         self.bytes_per_thread.grow(memory.total);
         let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();

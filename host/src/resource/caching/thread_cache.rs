@@ -60,21 +60,20 @@ pub(super) struct Batch {
     pub blocks: Vec<DevicePointer>,
 }
 
+/// Blocks of a class that fit into so many bytes: at least one, and not too many.
+fn fitting(class: usize, bytes: u64) -> usize {
+    (bytes / bytes_of(class)).clamp(1, MOST_BLOCKS) as usize
+}
+
 /// Blocks of a class that a thread keeps at most.
 fn room(class: usize) -> usize {
-    let blocks = if class >= first_large() {
-        MOST_BLOCKS
-    } else {
-        (MOST_BYTES / bytes_of(class)).clamp(1, MOST_BLOCKS)
-    };
-    blocks as usize
+    let is_large = class >= first_large();
+    fitting(class, if is_large { u64::MAX } else { MOST_BYTES })
 }
 
 /// Blocks of a class that are moved at once.
 pub(super) fn batch(class: usize) -> usize {
-    (MOST_BYTES / bytes_of(class))
-        .clamp(1, MOST_BLOCKS)
-        .div_ceil(2) as usize
+    fitting(class, MOST_BYTES).div_ceil(2)
 }
 
 impl Bin {
