@@ -207,7 +207,8 @@ impl<U: MemoryResource> Caching<U> {
     }
 
     /// Puts a free block into the calling thread's cache.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call is a tenth of what it does")]
+    #[inline(always)]
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
         let own = self.threads.get_or_default();
         let mut cache = own.0.lock();

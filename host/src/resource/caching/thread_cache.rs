@@ -145,7 +145,8 @@ impl ThreadCache {
     }
 
     /// Puts a block in, after the work of a stream, if there is room.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call is a tenth of what it does")]
+    #[inline(always)]
     pub fn put(
         &mut self,
         block: DevicePointer,
