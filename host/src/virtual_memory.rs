@@ -61,8 +61,8 @@ pub struct Reservation {
     generation: u64,
     /// What is mapped, by its offset.
     mapped: Mutex<BTreeMap<u64, PhysicalMemory>>,
-    /// What is mapped here a second time, by its offset: bytes of each piece.
-    aliases: Mutex<BTreeMap<u64, Vec<u64>>>,
+    /// Bytes of what is mapped here a second time, by its offset.
+    aliases: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Reservation {
@@ -170,11 +170,9 @@ impl Reservation {
             Ok((memory.handle, memory.bytes))
         };
         let handles = sources.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let bytes = handles.iter().map(|(_, bytes)| bytes).sum();
+        let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
         let before = aliases.range(..offset.saturating_add(bytes)).next_back();
-        let is_apart = before.is_none_or(|(begin, pieces)| {
-            begin.saturating_add(pieces.iter().sum::<u64>()) <= offset
-        });
+        let is_apart = before.is_none_or(|(begin, bytes)| begin.saturating_add(*bytes) <= offset);
         if !self.is_alive() {
             return Err(Error::HeapLost);
         }
@@ -186,8 +184,7 @@ impl Reservation {
             });
         }
         self.map_checked(offset, bytes, &handles)?;
-        let pieces = handles.iter().map(|(_, bytes)| *bytes).collect();
-        aliases.insert(offset, pieces);
+        aliases.insert(offset, bytes);
         Ok(())
     }
 
@@ -201,16 +198,18 @@ impl Reservation {
     ///
     /// Nobody may use these addresses from now on, no running kernel either.
     pub unsafe fn unalias(&self, offset: u64) -> Result<()> {
-        let mut place = self.address + offset;
-        for bytes in self.aliases().remove(&offset).unwrap_or_default() {
-            // SAFETY: mapped by `alias`; as the caller promises.
-            unsafe { self.device.unmap(place, bytes)? };
-            place += bytes;
-        }
+        let mut aliases = self.aliases();
+        let Some(bytes) = aliases.get(&offset) else {
+            return Ok(());
+        };
+        // All pieces at once, in one call of the driver.
+        // SAFETY: mapped by `alias`; as the caller promises.
+        unsafe { self.device.unmap(self.address + offset, *bytes)? };
+        aliases.remove(&offset);
         Ok(())
     }
 
-    fn aliases(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u64>>> {
+    fn aliases(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.aliases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

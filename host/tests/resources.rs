@@ -675,6 +675,43 @@ fn a_cache_gives_way_before_more_memory_is_taken() {
     assert!(after < before + before / 10, "{before} became {after}");
 }
 
+/// Of 512 MiB a 128th may be wasted: 4 MiB.
+#[test]
+fn a_large_block_serves_smaller_ones_as_long_as_little_is_wasted() {
+    let (device, stream) = cpu();
+    let remapping = Remapping::builder(&device).most(512 * MIB).build();
+    let memory = Caching::new(Statistics::new(remapping.expect("addresses")));
+    let allocate = |bytes, count| {
+        let blocks = memory.allocate_batch(count, bytes, 256, &stream);
+        blocks.expect("memory")
+    };
+    let free = |blocks: Vec<_>, bytes| {
+        for block in blocks {
+            let freed = memory.deallocate(block, bytes, 256, &stream);
+            freed.expect("handed out");
+        }
+    };
+    let large = allocate(6 * MIB, 6);
+    free(large.clone(), 6 * MIB);
+    let (before, smaller) = (memory.upstream().counts().allocations, 5 * MIB);
+    let taken = allocate(smaller, 6);
+    let again = taken.iter().filter(|block| large.contains(block)).count();
+    assert_eq!(again, 4, "each wastes 1 MiB");
+    assert_eq!(memory.upstream().counts().allocations, before + 2);
+    // The allowance comes back with the blocks, whoever frees them.
+    std::thread::scope(|scope| {
+        scope.spawn(|| free(taken, smaller));
+    });
+    memory.trim().expect("trimmed");
+    let large = allocate(6 * MIB, 4);
+    free(large.clone(), 6 * MIB);
+    let again = allocate(smaller, 4);
+    assert!(again.iter().all(|block| large.contains(block)));
+    // Little larger than half is too much.
+    free(again, smaller);
+    assert!(!large.contains(&allocate(3 * MIB, 1)[0]));
+}
+
 #[test]
 fn a_nearly_full_memory_is_not_kept_by_caches() {
     let (device, stream) = cpu();

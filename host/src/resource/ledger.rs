@@ -6,7 +6,7 @@
 //! leaves of 1 MiB for 32 MiB of addresses each, below a tree of two levels. The operating system
 //! gives all of it memory only where it is touched: a page at most for each block, and 8 bytes for
 //! each 256 bytes of addresses. Words of blocks that are handed out one after the other are on
-//! different cache lines, so that threads do not disturb each other. Nothing is taken out of the tree before the ledger is dropped.
+//! different cache lines, so that threads do not disturb each other, but on few pages. Nothing is taken out of the tree before the ledger is dropped.
 //!
 //! Invariant: who stores a word with [`insert`](Ledger::insert) has the block for itself: it was
 //! taken from the free ones, and nobody else can take it before it is freed.
@@ -23,10 +23,15 @@ const ADDRESS_BITS: u32 = 57;
 const LEAF_BITS: u32 = 25;
 const MIDDLE_BITS: u32 = 16;
 const LEAF_WORDS: usize = 1 << (LEAF_BITS - DEFAULT_ALIGNMENT.ilog2());
-/// Odd, and near the golden ratio of [`LEAF_WORDS`].
-const SPREAD: usize = 81_007;
-/// Its inverse: their product is 1 modulo [`LEAF_WORDS`].
-const GATHER: usize = 107_151;
+/// Words that stay together, on one page of the host: those of 128 KiB of addresses.
+const PAGE_WORDS: usize = 512;
+/// Odd, and near the golden ratio of [`PAGE_WORDS`].
+const SPREAD: usize = 319;
+/// Its inverse: their product is 1 modulo [`PAGE_WORDS`].
+const GATHER: usize = 191;
+/// How far the words of a page begin behind those of the page before, so that blocks at the same place of
+/// different pages are on different sets of the host's caches.
+const SHIFT: usize = 8 * 39;
 const BRANCHES: usize = 1 << MIDDLE_BITS;
 
 /// A word of a block that was handed out and is back.
@@ -94,15 +99,18 @@ fn release<T>(branch: &mut Branch<T>, mut each: impl FnMut(&mut T)) {
 }
 
 /// Where the word of a leaf's n-th possible block is. Blocks that are near each other, or apart by a
-/// power of two, have words that are not.
+/// power of two, have words on different cache lines, but those that are near on the same page.
 #[inline]
 fn spread(index: usize) -> usize {
-    index * SPREAD % LEAF_WORDS
+    let (page, word) = (index / PAGE_WORDS, index % PAGE_WORDS);
+    page * PAGE_WORDS + (word * SPREAD + page * SHIFT) % PAGE_WORDS
 }
 
 /// Reverses [`spread`].
-fn gather(word: usize) -> usize {
-    word * GATHER % LEAF_WORDS
+fn gather(place: usize) -> usize {
+    let (page, word) = (place / PAGE_WORDS, place % PAGE_WORDS);
+    let shifted = word + PAGE_WORDS * SHIFT - page * SHIFT;
+    page * PAGE_WORDS + shifted * GATHER % PAGE_WORDS
 }
 
 fn word_of(bytes: u64, alignment: u64) -> u64 {
@@ -379,11 +387,9 @@ mod tests {
             assert_eq!(gather(spread(index)), index);
         }
         for stride in (0..LEAF_WORDS.ilog2()).map(|power| 1 << power) {
-            let lines = (0..32 * stride)
-                .step_by(stride)
-                .map(|index| spread(index) / 8);
-            let distinct: std::collections::BTreeSet<_> = lines.collect();
             let blocks = 32.min(LEAF_WORDS / stride);
+            let lines = (0..blocks).map(|block| spread(block * stride) / 8);
+            let distinct: std::collections::BTreeSet<_> = lines.collect();
             assert_eq!(distinct.len(), blocks, "at a distance of {stride}");
         }
     }

@@ -1,14 +1,14 @@
 //! Settings of a cache.
 
 use super::super::{Error, MAX_BYTES, MemoryResource, Result};
-use super::{BYTES_PER_THREAD, Caching, LARGEST};
+use super::{Caching, LARGEST};
 
 /// Settings of a [`Caching`] resource.
 #[derive(Clone, Debug)]
 pub struct CachingBuilder<U> {
     upstream: U,
     largest: u64,
-    bytes_per_thread: u64,
+    bytes_per_thread: Option<u64>,
 }
 
 impl<U: MemoryResource> CachingBuilder<U> {
@@ -16,7 +16,7 @@ impl<U: MemoryResource> CachingBuilder<U> {
         Self {
             upstream,
             largest: LARGEST,
-            bytes_per_thread: BYTES_PER_THREAD,
+            bytes_per_thread: None,
         }
     }
 
@@ -29,10 +29,10 @@ impl<U: MemoryResource> CachingBuilder<U> {
     }
 
     /// Bytes that a thread keeps for itself of each stream, at least one block: 256 MiB if nothing is
-    /// said. What is more goes where all threads find it.
+    /// said, or a 32nd of the memory if that is more. What is more goes where all threads find it.
     #[must_use]
     pub fn bytes_per_thread(mut self, bytes: u64) -> Self {
-        self.bytes_per_thread = bytes;
+        self.bytes_per_thread = Some(bytes);
         self
     }
 

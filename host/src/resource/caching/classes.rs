@@ -7,9 +7,13 @@ use super::super::DEFAULT_ALIGNMENT;
 const STEPS: u64 = 16;
 /// Classes for each power of two beyond.
 const FINE_STEPS: u64 = 64;
-/// See [`nearest`]: three sixteenths more at most, or three sixty-fourths.
-const NEAREST: usize = 3;
+/// See [`nearest`]: six sixteenths more at most, or three sixty-fourths where most bytes are.
+const NEAREST: usize = 6;
 const FINE_NEAREST: usize = 3;
+/// As many more classes have blocks of up to half as much again.
+const ROOMY: usize = 32;
+/// Blocks of more bytes are large: few of them are live at once, so that their sizes hardly ever come again.
+const MOST_SMALL: u64 = 1 << 20;
 /// Units of 256 B from which on there are more classes.
 const FINE_UNITS: u64 = 256;
 /// The class of one unit more.
@@ -72,9 +76,45 @@ pub(super) fn nearest(class: usize) -> usize {
     }
 }
 
+/// The first class of large blocks, which may serve requests that are smaller by more than little. That
+/// is waste, which is counted (`allowance.rs`).
+#[inline]
+pub(super) fn first_large() -> usize {
+    class_of(MOST_SMALL + 1)
+}
+
+/// How many larger classes have blocks that do for a class, if waste is allowed.
+#[inline]
+pub(super) fn reach(class: usize) -> usize {
+    if class >= first_large() {
+        ROOMY
+    } else {
+        nearest(class)
+    }
+}
+
+/// Bytes of a block that are waste which counts, if its class is so many beyond that of its request.
+#[inline]
+pub(super) fn waste(class: usize, beyond: usize) -> u64 {
+    if beyond > nearest(class) {
+        bytes_of(class + beyond) - bytes_of(class)
+    } else {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_large_blocks_are_roomy_and_only_what_is_beyond_near_is_waste() {
+        let large = class_of(8 << 20);
+        assert_eq!(reach(class_of(1 << 20)), nearest(class_of(1 << 20)));
+        assert_eq!(bytes_of(large + reach(large)), 12 << 20);
+        assert_eq!(waste(large, nearest(large)), 0);
+        assert_eq!(waste(large, reach(large)), 4 << 20);
+    }
 
     #[test]
     fn a_class_is_the_smallest_with_room() {

@@ -12,15 +12,18 @@
 //! stream takes from a shelf what another one freed it is made to wait for that.
 //!
 //! A thread that has no block of a class takes one of the next classes, which are larger by little: sizes that
-//! are asked for at random nearly always find one then, though little is kept.
+//! are asked for at random nearly always find one then, though little is kept. Of large blocks it takes one that
+//! is larger by up to a half, as long as all that is wasted by that is a small share (`caching/allowance.rs`).
 //!
 //! Invariant: a block of the upstream is handed out, or in one thread's cache, or on one shelf. Its
 //! class is that of the bytes that were asked for, or as many beyond it as the ledger's note says.
 
+mod allowance;
 mod builder;
 mod classes;
 mod share;
 mod shelf;
+mod stocked;
 mod thread_cache;
 
 pub use builder::CachingBuilder;
@@ -29,19 +32,22 @@ use super::ledger::Ledger;
 use super::request::{check, check_stream};
 use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
-use classes::{bytes_of, class_of};
+use allowance::Waste;
+use classes::{bytes_of, class_of, reach, waste};
 use parking_lot::{Mutex, RwLock};
 use share::{PerThread, Seen};
 use shelf::Shelf;
 use spin::Yield;
 use spin::mutex::SpinMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use stocked::Stocked;
 use thread_cache::{Batch, ThreadCache, batch};
 use thread_local::ThreadLocal;
 
 /// The largest blocks that are kept, if nothing else is said.
 const LARGEST: u64 = 1 << 30;
-/// Bytes that a thread keeps of each stream, if nothing else is said.
+/// Bytes that a thread keeps of each stream at most, if nothing else is said and that is more than its share
+/// of the memory (`share.rs`).
 const BYTES_PER_THREAD: u64 = 256 << 20;
 
 /// Keeps what was freed, by size class and stream, for the next who wants it. See
@@ -66,8 +72,10 @@ pub struct Caching<U: MemoryResource> {
     device: Device,
     ledger: Ledger,
     shelves: Vec<Mutex<Shelf>>,
+    stocked: Stocked,
     threads: ThreadLocal<Own>,
     bytes_per_thread: PerThread,
+    waste: Waste,
     /// Bytes that the upstream handed out.
     held: AtomicU64,
     /// Held while blocks are moved between threads and shelves; alone by who takes everything back, so
@@ -98,7 +106,7 @@ impl<U: MemoryResource> Caching<U> {
     /// Keeps what it gets from `upstream`; with the usual settings.
     #[must_use]
     pub fn new(upstream: U) -> Self {
-        Self::with(upstream, LARGEST, BYTES_PER_THREAD)
+        Self::with(upstream, LARGEST, None)
     }
 
     /// For other settings.
@@ -107,15 +115,17 @@ impl<U: MemoryResource> Caching<U> {
         CachingBuilder::new(upstream)
     }
 
-    fn with(upstream: U, largest: u64, bytes_per_thread: u64) -> Self {
+    fn with(upstream: U, largest: u64, bytes_per_thread: Option<u64>) -> Self {
         let shelf = |_| Mutex::new(Shelf::default());
         Self {
             device: upstream.device().clone(),
             upstream,
             ledger: Ledger::new("a cache"),
             shelves: (0..=class_of(largest)).map(shelf).collect(),
+            stocked: Stocked::new(class_of(largest) + 1),
             threads: ThreadLocal::new(),
-            bytes_per_thread: PerThread::new(bytes_per_thread),
+            bytes_per_thread: PerThread::new(BYTES_PER_THREAD, bytes_per_thread),
+            waste: Waste::default(),
             held: AtomicU64::new(0),
             moving: RwLock::new(Seen::default()),
         }
@@ -133,19 +143,42 @@ impl<U: MemoryResource> Caching<U> {
         (class < self.shelves.len() && alignment == DEFAULT_ALIGNMENT).then_some(class)
     }
 
-    /// Takes a block that the calling thread does not have.
+    /// Takes a block that the calling thread does not have, or may not have yet; and its class.
     #[cold]
-    fn fetch(&self, class: usize, stream: &Stream) -> Result<DevicePointer> {
-        match self.fetch_from_shelf(class, stream)? {
-            Some(block) => Ok(block),
-            None => self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream),
+    fn fetch(&self, own: &Own, class: usize, stream: &Stream) -> Result<(DevicePointer, usize)> {
+        if self.allow_waste(own, class)
+            && let Some(taken) = own.0.lock().take(class, stream)
+        {
+            return Ok(taken);
         }
+        if let Some(found) = self.find_shelf(own, class) {
+            match self.fetch_from_shelf(found, stream)? {
+                Some(block) => return Ok((block, found)),
+                // Another thread was faster.
+                None => own.0.lock().allowance += waste(class, found - class),
+            }
+        }
+        let block = self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream)?;
+        Ok((block, class))
+    }
+
+    /// The shelf of a class, or of one that is larger by as little as the calling thread may waste, which
+    /// it is charged for.
+    fn find_shelf(&self, own: &Own, class: usize) -> Option<usize> {
+        let last = (class + reach(class)).min(self.shelves.len() - 1);
+        let found = self.stocked.next(class, last)?;
+        own.0.lock().pay(class, found).then_some(found)
     }
 
     /// Takes a block from a shelf, and some more for the calling thread.
     fn fetch_from_shelf(&self, class: usize, stream: &Stream) -> Result<Option<DevicePointer>> {
         let _moving = self.moving.read_recursive();
-        let mut blocks = self.shelves[class].lock().take(batch(class), stream)?;
+        let mut blocks = {
+            let mut stock = self.shelves[class].lock();
+            let blocks = stock.take(batch(class), stream)?;
+            self.stocked.set(class, stock.len() > 0);
+            blocks
+        };
         let block = blocks.pop();
         for block in blocks {
             self.keep(block, class, stream);
@@ -153,8 +186,29 @@ impl<U: MemoryResource> Caching<U> {
         Ok(block)
     }
 
+    /// Puts blocks on a shelf.
+    fn put_on_shelf(&self, class: usize, blocks: Vec<DevicePointer>, stream: &Stream) {
+        let mut stock = self.shelves[class].lock();
+        stock.put(stream, blocks);
+        self.stocked.set(class, true);
+    }
+
+    /// Takes all blocks from a shelf.
+    fn clear_shelf(&self, class: usize) -> Vec<Batch> {
+        let mut stock = self.shelves[class].lock();
+        self.stocked.set(class, false);
+        stock.drain(class).collect()
+    }
+
+    /// The shelves that have something.
+    fn stocked_shelves(&self) -> impl Iterator<Item = usize> {
+        let next = |from| self.stocked.next(from, self.shelves.len() - 1);
+        std::iter::successors(next(0), move |class| next(class + 1))
+    }
+
     /// Puts a free block into the calling thread's cache.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call is a tenth of what it does")]
+    #[inline(always)]
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
         let own = self.threads.get_or_default();
         let mut cache = own.0.lock();
@@ -175,9 +229,7 @@ impl<U: MemoryResource> Caching<U> {
 
     fn shelve(&self, batches: Vec<Batch>) {
         for batch in batches {
-            self.shelves[batch.class]
-                .lock()
-                .put(&batch.stream, batch.blocks);
+            self.put_on_shelf(batch.class, batch.blocks, &batch.stream);
         }
     }
 
@@ -229,10 +281,12 @@ impl<U: MemoryResource> Caching<U> {
     fn drain(&self) -> Vec<Batch> {
         let mut batches = Vec::new();
         for own in &self.threads {
-            batches.extend(own.0.lock().drain());
+            let mut cache = own.0.lock();
+            self.waste.put(std::mem::take(&mut cache.allowance));
+            batches.extend(cache.drain());
         }
-        for (class, shelf) in self.shelves.iter().enumerate() {
-            batches.extend(shelf.lock().drain(class));
+        for class in self.stocked_shelves() {
+            batches.extend(self.clear_shelf(class));
         }
         batches
     }
@@ -285,7 +339,7 @@ impl<U: MemoryResource> Caching<U> {
                 let block = self.upstream.allocate(bytes_of(class), alignment, stream)?;
                 // Relaxed: as in `request`.
                 self.held.fetch_add(bytes_of(class), Ordering::Relaxed);
-                self.shelves[class].lock().put(stream, vec![block]);
+                self.put_on_shelf(class, vec![block], stream);
             }
         }
         Ok(())
@@ -355,11 +409,13 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
         check_stream(self.device(), stream)?;
         let (block, beyond) = match self.class(bytes, alignment) {
             Some(class) => {
-                let kept = self.threads.get_or_default().0.lock().take(class, stream);
-                match kept {
-                    Some((block, of)) => (block, beyond(of, class)),
-                    None => (self.fetch(class, stream)?, 0),
-                }
+                let own = self.threads.get_or_default();
+                let kept = own.0.lock().take(class, stream);
+                let (block, of) = match kept {
+                    Some(taken) => taken,
+                    None => self.fetch(own, class, stream)?,
+                };
+                (block, beyond(of, class))
             }
             None => (self.request(bytes, alignment, stream)?, 0),
         };
@@ -381,6 +437,9 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
         let beyond = self.ledger.remove_noted(pointer, bytes, alignment)?;
         match self.class(bytes, alignment) {
             Some(class) => {
+                if beyond > 0 {
+                    self.recover_waste(class, beyond);
+                }
                 self.keep(pointer, class + usize::from(beyond), stream);
                 Ok(())
             }

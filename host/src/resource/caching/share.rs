@@ -5,24 +5,25 @@
 //! most of the bytes, and are asked for least often. When the device is nearly full nothing is kept then, and
 //! threads keep less from then on, until there is room again.
 //!
-//! Large blocks have a share of their own, as they may have to be stitched if they are not kept.
+//! Large blocks have a share of their own, of the memory there is: they are few, so that little else would use
+//! what they leave, and they may have to be stitched or got from the device if they are not kept.
 
-use super::classes::{bytes_of, class_of};
+use super::classes::{bytes_of, first_large};
 use super::thread_cache::Batch;
 use super::{Caching, MemoryResource, Result};
 use crate::device::MemoryInfo;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The share of what the upstream handed out that may be kept when it needs more: one over this.
 const SPARE_SHARE: u64 = 80;
 /// As much may be kept in any case, so that threads that begin do not take from others what these are about
 /// to use.
 const LEAST_SHARE: u64 = 24 << 20;
-/// Blocks of at least this many bytes are costly to put together. Of them so much may be kept as is
-/// little for the device: one over this of its memory.
-const LARGE: u64 = 2 << 20;
-const LARGE_SHARE: u64 = 64;
+/// The share of all memory that may be kept in large blocks: one over this.
+const LARGE_SHARE: u64 = 8;
+/// A thread may keep one over this of all memory, if that is more than the usual.
+const THREAD_SHARE: u64 = 32;
 /// How many times the share is so much that everything goes back.
 const MUCH: u64 = 2;
 /// A device is nearly full if less than one over this of its memory is free.
@@ -64,14 +65,40 @@ impl Seen {
 pub(super) struct PerThread {
     usual: AtomicU64,
     now: AtomicU64,
+    /// Whether it was set; else it may grow with the memory.
+    is_set: AtomicBool,
 }
 
 impl PerThread {
-    pub fn new(bytes: u64) -> Self {
+    /// As it is set, else so many bytes at least.
+    pub fn new(least: u64, set: Option<u64>) -> Self {
+        let bytes = set.unwrap_or(least);
         Self {
             usual: AtomicU64::new(bytes),
             now: AtomicU64::new(bytes),
+            is_set: AtomicBool::new(set.is_some()),
         }
+    }
+
+    /// There is so much memory in all.
+    pub fn grow(&self, total: u64) {
+        if self.is_set.load(Ordering::Relaxed) {
+            return;
+        }
+        let share = total / THREAD_SHARE;
+        let before = self.usual.fetch_max(share, Ordering::Relaxed);
+        // If memory runs short meanwhile, that counts.
+        let _changed = self.now.compare_exchange(
+            before,
+            share.max(before),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Whether it is less than usual.
+    pub fn is_pressed(&self) -> bool {
+        self.now() < self.usual.load(Ordering::Relaxed)
     }
 
     /// How much it is now.
@@ -82,6 +109,7 @@ impl PerThread {
     }
 
     pub fn set(&self, bytes: u64) {
+        self.is_set.store(true, Ordering::Relaxed);
         self.usual.store(bytes, Ordering::Relaxed);
         self.now.store(bytes, Ordering::Relaxed);
     }
@@ -109,6 +137,7 @@ impl<U: MemoryResource> Caching<U> {
             return Ok(false);
         }
         let memory = seen.memory(&self.upstream)?;
+        self.bytes_per_thread.grow(memory.total);
         let drained = if memory.free < memory.total / FULL_SHARE {
             self.bytes_per_thread.shrink();
             self.drain()
@@ -116,7 +145,7 @@ impl<U: MemoryResource> Caching<U> {
             self.bytes_per_thread.restore();
             // Relaxed: as in `request`.
             let share = (self.held.load(Ordering::Relaxed) / SPARE_SHARE).max(LEAST_SHARE);
-            let (small, large) = kept.split_at(class_of(LARGE).min(kept.len()));
+            let (small, large) = kept.split_at(first_large().min(kept.len()));
             let mut drained = self.drain_classes(beyond(small, 0, share));
             let share = share.max(memory.total / LARGE_SHARE);
             drained.extend(self.drain_classes(beyond(large, small.len(), share)));
@@ -127,8 +156,10 @@ impl<U: MemoryResource> Caching<U> {
 
     /// Bytes that are kept of each class.
     fn kept(&self) -> Vec<u64> {
-        let count = |shelf: &parking_lot::Mutex<super::Shelf>| shelf.lock().len() as u64;
-        let mut blocks: Vec<_> = self.shelves.iter().map(count).collect();
+        let mut blocks = vec![0; self.shelves.len()];
+        for class in self.stocked_shelves() {
+            blocks[class] = self.shelves[class].lock().len() as u64;
+        }
         for own in &self.threads {
             own.0.lock().count(&mut blocks);
         }
@@ -145,8 +176,11 @@ impl<U: MemoryResource> Caching<U> {
         for own in &self.threads {
             batches.extend(own.0.lock().drain_classes(classes.clone()));
         }
-        for class in classes {
-            batches.extend(self.shelves[class].lock().drain(class));
+        for class in self
+            .stocked_shelves()
+            .filter(|class| classes.contains(class))
+        {
+            batches.extend(self.clear_shelf(class));
         }
         batches
     }
