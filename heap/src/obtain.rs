@@ -8,7 +8,7 @@
 
 use crate::class;
 use crate::heap::{Core, own_stripe};
-use crate::layout::{ClassInfo, MAX_SLOTS};
+use crate::layout::{self, ClassInfo, MAX_SLOTS};
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use crate::slab::Slab;
@@ -35,9 +35,11 @@ const PLENTY_SHARE: u32 = 2;
 const YOUNG_SHARE: u32 = 4;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time: what is refilled again and again is soon refilled
-/// seldom.
+/// a small part of what it has used. While the heap is young each time, up to [`ENOUGH_SLOTS`]: what is refilled again and again
+/// is soon refilled seldom.
 const REFILLS_TO_GROW: u32 = 4;
+/// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
+const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
@@ -303,7 +305,10 @@ impl Core {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
             // By chance, not by turns: what a launch does again and again must not keep in step with it.
             let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
-            let grows = hints.is_heap_young() || share_of(place, REFILLS_TO_GROW) == 0;
+            let is_soon_used_up =
+                layout::slots(u32::from(self.page_shift), class, before.order()) < ENOUGH_SLOTS;
+            let grows =
+                hints.is_heap_young() && is_soon_used_up || share_of(place, REFILLS_TO_GROW) == 0;
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
