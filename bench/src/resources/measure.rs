@@ -45,7 +45,7 @@ fn run_thread(run: &Run<'_>) -> Done<Found> {
 }
 
 /// Runs a scenario with so many threads, each with a stream of its own. The untimed round, the timed rounds and the
-/// round after them may take `limit` each, the first one [longer](super::worker) if that makes it whole.
+/// round after them may take `limit` each, the first one longer if that makes it whole.
 ///
 /// # Errors
 ///
