@@ -464,10 +464,7 @@ impl Core {
                 if won != 0 {
                     break;
                 }
-                place += slots / PLACES;
-                if place > places {
-                    place -= places;
-                }
+                place = next_place(place, slots, places);
             }
         }
         if won.count_ones() != drawn {
@@ -489,6 +486,15 @@ impl Core {
             count,
         );
     }
+}
+
+/// Where to look after `place` for a row in a slab of `slots` slots, in which a row can begin at `places` at most.
+#[inline(always)]
+fn next_place(place: u32, slots: u32, places: u32) -> u32 {
+    // Not `%`, which may panic.
+    (place + slots / PLACES)
+        .checked_rem(places + 1)
+        .unwrap_or(0)
 }
 
 /// The `count` lowest set bits of `bits`.
@@ -514,6 +520,22 @@ fn nth_bit(bits: u32, index: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_looked_for_within_their_slab() {
+        for slots in 1..=200 {
+            for drawn in 1..=slots.min(32) {
+                let places = slots - drawn;
+                for first in 0..=places {
+                    let mut place = places - first;
+                    for _ in 0..PLACES {
+                        assert!(place <= places, "{place} of {places} in {slots} slots");
+                        place = next_place(place, slots, places);
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn bits_are_counted_from_below() {

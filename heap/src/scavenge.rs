@@ -2,8 +2,8 @@
 //! when there is nothing.
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
-//! stripes, its listed slabs, the free pages, then slabs of any class that stripes hold without a
-//! block in them, and at last the slots of larger classes. Because memory moves while it looks,
+//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, slabs of
+//! any class that stripes hold without a block in them, and at last the slots of all larger classes. Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs, and
 //! nothing taken was on its way (the sets' counts say so). Otherwise the caller comes again: it
 //! waits for others to get on, never for a lock, and never where other lanes wait for it.

@@ -13,7 +13,7 @@ pub struct Excuse {
 }
 
 /// All of them. `docs/testing.md` has the long reasons.
-const EXCUSES: [Excuse; 7] = [
+const EXCUSES: [Excuse; 8] = [
     Excuse {
         file: "heap/src/slab.rs",
         function: "insert_listed",
@@ -22,9 +22,15 @@ const EXCUSES: [Excuse; 7] = [
     },
     Excuse {
         file: "heap/src/malloc.rs",
-        function: "claim_row",
+        function: "claim_bits",
         to: &[],
         reason: "a row of one lane lies in one word",
+    },
+    Excuse {
+        file: "heap/src/page_set.rs",
+        function: "take_words",
+        to: &[],
+        reason: "explored heaps have no block of more than 64 pages",
     },
     Excuse {
         file: "heap/src/growth.rs",
@@ -107,14 +113,14 @@ mod tests {
         );
         assert!(excused("release").is_empty());
         assert!(of_unreached("heap/src/slab.rs", "insert_listed").is_none());
-        assert!(of_unreached("heap/src/malloc.rs", "claim_row").is_some());
+        assert!(of_unreached("heap/src/malloc.rs", "claim_bits").is_some());
     }
 
     #[test]
     fn an_excuse_for_nothing_is_found() {
-        let used = of_unreached("heap/src/malloc.rs", "claim_row").expect("one");
+        let used = of_unreached("heap/src/malloc.rs", "claim_bits").expect("one");
         let unused = unused(&[used]);
         assert_eq!(unused.len(), EXCUSES.len() - 1);
-        assert!(!unused.contains(&"claim_row"));
+        assert!(!unused.contains(&"claim_bits"));
     }
 }
