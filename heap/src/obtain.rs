@@ -11,6 +11,7 @@ use crate::heap::{Core, own_stripe};
 use crate::layout::{self, ClassInfo, MAX_SLOTS};
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
+use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -42,6 +43,8 @@ const REFILLS_TO_GROW: u32 = 4;
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
+/// Slabs whose blocks come back grow until all stripes of their class could get this many (binary logarithm).
+const SLABS_RETURNING_LOG2: u32 = 3;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -107,6 +110,8 @@ pub(crate) struct Hints {
     installed: u32,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
+    /// Whether the stripe has outgrown its slab, see [`Core::is_outgrown`].
+    pub outgrown: bool,
 }
 
 impl Hints {
@@ -154,6 +159,7 @@ impl Core {
             listed,
             installed,
             wanted: seen.left().min(0).unsigned_abs(),
+            outgrown: false,
         }
     }
 
@@ -171,7 +177,11 @@ impl Core {
             return Search::UNSETTLED;
         }
         let order = self.wished_order(before, hints);
-        let least = order.saturating_sub(LESS_LOG2).max(hints.info.usual_order);
+        let least = if hints.outgrown {
+            order
+        } else {
+            order.saturating_sub(LESS_LOG2).max(hints.info.usual_order)
+        };
         let sizes = (least, order);
         let near = self.scatter(class, order, hints);
         let block = if hints.are_pages_plentiful() {
@@ -307,12 +317,32 @@ impl Core {
             let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
             let is_soon_used_up =
                 layout::slots(u32::from(self.page_shift), class, before.order()) < ENOUGH_SLOTS;
-            let grows =
-                hints.is_heap_young() && is_soon_used_up || share_of(place, REFILLS_TO_GROW) == 0;
+            let grows = hints.outgrown
+                || hints.is_heap_young() && is_soon_used_up
+                || share_of(place, REFILLS_TO_GROW) == 0;
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)
+    }
+
+    /// Whether a stripe of a young heap whose blocks come back while it draws should get a slab twice as large, rather than
+    /// its own `again` or another one. From four times of what lives at once on its own can always be offered again, which is
+    /// the cheapest refill; and the larger it is, the fewer refills there are.
+    pub(crate) fn is_outgrown(
+        &self,
+        before: Ticket,
+        glance: Glance,
+        again: Ticket,
+        hints: Hints,
+    ) -> bool {
+        let stripes = self.stripe_mask(before.class()) + 1;
+        let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
+        let is_small = again.left() <= 0 || glance.slots < ENOUGH_SLOTS;
+        glance.came_back()
+            && hints.is_heap_young()
+            && is_small
+            && before.order() < largest.min(hints.info.largest_order)
     }
 
     /// Where in the pages to begin to look: the searchers of all stripes spread over as many

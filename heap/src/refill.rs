@@ -26,11 +26,42 @@ pub(crate) const MAX_DENSITY: u32 = 5;
 
 /// A look at a stripe's slab, whose units are used up.
 #[derive(Clone, Copy, Default)]
-struct Glance {
-    /// Slots in use.
-    used: u32,
+pub(crate) struct Glance {
+    /// Slots.
+    pub(crate) slots: u32,
+    /// Slots that are not in use.
+    free: u32,
     /// A word of the bitmap an eighth above its lowest.
     taken: u32,
+}
+
+impl Glance {
+    /// Whether blocks of the slab were freed while it was drawn from: a quarter of it.
+    pub(crate) fn came_back(&self) -> bool {
+        self.free > 0 && self.free >= self.slots / 4
+    }
+
+    /// The ticket by which the slab, that of `before`, can be drawn from once more, if enough of it was freed meanwhile;
+    /// else an empty one.
+    ///
+    /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
+    /// what was allocated last, the lowest slots, still lives: then units there would find none.
+    #[inline(always)]
+    fn ticket_again(&self, before: Ticket) -> Ticket {
+        let lowest_slots = u32::MAX >> (32 - self.slots.clamp(1, 32));
+        let lowest_free = (!self.taken & lowest_slots).count_ones();
+        let spread = lowest_free >= SPREAD_BITS.min(self.slots / 4);
+        let enough = spread || self.free >= self.slots - self.slots / 4;
+        if !enough || !self.came_back() {
+            return Ticket::empty(before.class());
+        }
+        let slab = ticket_slab(before);
+        if spread {
+            draw_all(slab, self.slots, self.free)
+        } else {
+            draw_row(slab, self.free)
+        }
+    }
 }
 
 impl Heap {
@@ -127,16 +158,21 @@ impl Core {
     fn refill(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
         let reserved = if before.left() > 0 { 0 } else { count };
         let glance = self.glance(before);
-        let hints = self.hints(before.class(), stripe.look());
-        if before.has_slab() {
-            let ticket = self.recycle(ticket_slab(before), glance);
-            if ticket.left() > 0 {
-                stripe.publish(ticket.without(reserved).following(before));
-                return ticket;
-            }
+        let mut hints = self.hints(before.class(), stripe.look());
+        let again = glance.ticket_again(before);
+        hints.outgrown = self.is_outgrown(before, glance, again, hints);
+        if again.left() > 0 && !hints.outgrown {
+            return self.offer_again(stripe, before, again, reserved);
         }
-        let hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
-        let at_hand = self.take_at_hand(before, hints);
+        let mut hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
+        let mut at_hand = self.take_at_hand(before, hints);
+        if hints.outgrown && at_hand.slab().is_none() {
+            if again.left() > 0 {
+                return self.offer_again(stripe, before, again, reserved);
+            }
+            hints.outgrown = false;
+            at_hand = self.take_at_hand(before, hints);
+        }
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
@@ -302,44 +338,30 @@ impl Core {
         }
     }
 
-    /// Reads what [`recycle`](Self::recycle) decides by.
+    /// Looks at the slab of a stripe, if it has one.
     #[inline(always)]
     fn glance(&self, before: Ticket) -> Glance {
         if !before.has_slab() {
             return Glance::default();
         }
+        let slots = self.slots(ticket_slab(before));
         // Not the lowest word: of the last units that were drawn some are not claimed yet.
-        let slot = self.slots(ticket_slab(before)) / 8;
-        // Relaxed: a guess.
-        let word = self.slot_word(self.slot_word_index(before.page(), slot));
+        let word = self.slot_word(self.slot_word_index(before.page(), slots / 8));
         Glance {
-            used: self.used_hint(before.page()),
+            slots,
+            free: slots.saturating_sub(self.used_hint(before.page())),
+            // Relaxed: a guess.
             taken: word.load(Ordering::Relaxed),
         }
     }
 
-    /// The ticket by which the slab of a stripe can be drawn from once more, if enough of it was
-    /// freed meanwhile; else an empty one. Only the stripe's crosser may ask.
+    /// Offers the slab of a stripe once more: the word `again` before `reserved` units were drawn.
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
-    /// Three quarters are enough; a quarter is, if the free slots are spread. They are not where
-    /// what was allocated last, the lowest slots, still lives: then units there would find none.
-    #[inline(always)]
-    fn recycle(&self, slab: Slab, glance: Glance) -> Ticket {
-        let slots = self.slots(slab);
-        let (free, taken) = (slots.saturating_sub(glance.used), glance.taken);
-        let lowest_slots = u32::MAX >> (32 - slots.min(32));
-        let spread = (!taken & lowest_slots).count_ones() >= SPREAD_BITS.min(slots / 4);
-        let ticket = if spread {
-            draw_all(slab, slots, free)
-        } else {
-            draw_row(slab, free)
-        };
-        if free < slots / 4 || free == 0 || (free < slots - slots / 4 && !spread) {
-            return Ticket::empty(slab.class());
-        }
-        self.reserve(slab, ticket.left().cast_unsigned());
-        ticket
+    fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
+        self.reserve(ticket_slab(before), again.left().cast_unsigned());
+        stripe.publish(again.without(reserved).following(before));
+        again
     }
 
     /// The ticket by which all that is free in an obtained slab can be drawn.

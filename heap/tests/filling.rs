@@ -152,3 +152,33 @@ fn an_aged_heap_keeps_pages_free() {
     println!("{free} of {pages} pages are free");
     assert!(free >= pages / 10, "{free} of {pages} pages are free");
 }
+
+/// Launches that allocate and free the same again and again: slabs grow until one is offered again and again, and then stay.
+#[test]
+fn slabs_grow_where_blocks_come_back() {
+    let host = HostHeap::new(1 << 30, MULTIPROCESSORS, 0);
+    let heap = host.heap();
+    let launches = |count| {
+        for _ in 0..count {
+            let mut blocks = Vec::new();
+            for lane in 0..4 * 256 {
+                set_position(Position {
+                    sm_id: lane % 4,
+                    ..Position::default()
+                });
+                blocks.push(heap.malloc(256));
+            }
+            for block in blocks {
+                // SAFETY: the block is live and nobody else's.
+                unsafe { heap.free(block) };
+            }
+        }
+        snapshot(heap).occupancy().pages.in_slabs << heap.layout().page_shift
+    };
+    let live = 4 * 256 * 256;
+    let grown = launches(20);
+    println!("{} times of what lives", grown / live);
+    assert!(grown >= 4 * live, "{grown} bytes");
+    assert!(grown <= heap.capacity() / 8, "{grown} bytes");
+    assert_eq!(launches(20), grown);
+}
