@@ -209,11 +209,10 @@ kernel! {
             let neighbours = arguments.vertices.of(own.1).iter();
             let mut after: Vec<(usize, u32)> = neighbours.map(|other| arguments.rank(*other)).collect();
             after.retain(|other| *other > own);
-            after.sort_unstable();
-            for (index, (_, second)) in after.iter().enumerate() {
-                let of_second = arguments.vertices.of(*second);
-                let thirds = after[index + 1..].iter();
-                triangles += thirds.filter(|(_, third)| of_second.binary_search(third).is_ok()).count();
+            for second in &after {
+                let of_second = arguments.vertices.of(second.1);
+                let thirds = after.iter().filter(|third| *third > second);
+                triangles += thirds.filter(|third| of_second.binary_search(&third.1).is_ok()).count();
             }
             if triangles > 0 {
                 let total: &DeviceAtomicU64 = element(arguments.triangles, 0);
