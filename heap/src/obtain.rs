@@ -41,6 +41,9 @@ const YOUNG_SHARE: u32 = 4;
 const REFILLS_TO_GROW: u32 = 4;
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
+/// From so many refills on twice as many slots are: else launches of that size that are repeated come to the end of a slab at their
+/// own end each time, where all its blocks live, and never find it free.
+const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
 /// Slabs whose blocks come back grow until all stripes of their class could get this many (binary logarithm).
@@ -315,8 +318,8 @@ impl Core {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
             // By chance, not by turns: what a launch does again and again must not keep in step with it.
             let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
-            let is_soon_used_up =
-                layout::slots(u32::from(self.page_shift), class, before.order()) < ENOUGH_SLOTS;
+            let slots = layout::slots(u32::from(self.page_shift), class, before.order());
+            let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
                 || hints.is_heap_young() && is_soon_used_up
                 || share_of(place, REFILLS_TO_GROW) == 0;
@@ -338,7 +341,7 @@ impl Core {
     ) -> bool {
         let stripes = self.stripe_mask(before.class()) + 1;
         let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
-        let is_small = again.left() <= 0 || glance.slots < ENOUGH_SLOTS;
+        let is_small = again.left() <= 0 || glance.slots < enough_slots(before);
         glance.came_back()
             && hints.is_heap_young()
             && is_small
@@ -365,6 +368,11 @@ impl Core {
         self.found_slab(slab);
         Search::of_pages(slab)
     }
+}
+
+/// Slots of a slab that a stripe whose word was `before` hardly uses up. (The generation begins anew after 16 refills. It is a guess.)
+fn enough_slots(before: Ticket) -> u32 {
+    ENOUGH_SLOTS << u32::from(before.generation() >= REFILLS_OF_A_LAUNCH)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.
