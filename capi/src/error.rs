@@ -18,11 +18,24 @@ pub enum Error {
     )]
     BadComposition(String, String),
     /// A handle that is NULL.
-    #[error("a resource of NULL was given: create one, and see whether that succeeded")]
-    NullHandle,
-    /// A handle whose resource was destroyed.
-    #[error("a resource was used after it was destroyed: destroy it after its last use")]
-    Destroyed,
+    #[error("a {0} of NULL was given: create one, and see whether that succeeded")]
+    NullHandle(&'static str),
+    /// A handle whose resource or heap was destroyed.
+    #[error("a {0} was used after it was destroyed: destroy it after its last use")]
+    Destroyed(&'static str),
+    /// Text that says how no heap can be.
+    #[error(
+        "`{0}` is how no heap can be: {1}; write a size and what else there is to say, such as `1GiB,max=16GiB`"
+    )]
+    BadHeap(String, String),
+    /// A snapshot was not written, or not understood.
+    #[error(transparent)]
+    Snapshot(#[from] scatterheap_host::SnapshotError),
+    /// A heap whose metadata break a rule.
+    #[error(
+        "the heap is damaged: {0}; a stray write did that, or freeing what was in use: run with `harden=all` to find it"
+    )]
+    Damaged(String),
     /// The default resource of a device is for ever.
     #[error(
         "a device's default resource was to be destroyed, but it lives as long as the process: trim it, or create one of your own"

@@ -72,7 +72,7 @@ mod tests {
             "{}",
             last_text()
         );
-        let failed: Option<()> = guard(|| Err(Error::NullHandle));
+        let failed: Option<()> = guard(|| Err(Error::NullHandle("resource")));
         assert!(failed.is_none());
         assert!(last_text().contains("NULL"), "{}", last_text());
         let other = std::thread::spawn(last_text).join().expect("no panic");

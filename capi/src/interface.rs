@@ -22,7 +22,7 @@ use std::ptr;
 unsafe fn held(handle: *const Handle) -> Result<Held> {
     // SAFETY: as the caller promises; handles are never freed.
     let handle = unsafe { handle.as_ref() };
-    handle.ok_or(Error::NullHandle)?.get()
+    handle.ok_or(Error::NullHandle("resource"))?.get()
 }
 
 /// Text that a caller gave.
@@ -30,7 +30,7 @@ unsafe fn held(handle: *const Handle) -> Result<Held> {
 /// # Safety
 ///
 /// It must be NULL or end with a zero byte.
-unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Result<&'a str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Result<&'a str> {
     if text.is_null() {
         return Err(Error::NullPointer(what));
     }
@@ -40,7 +40,7 @@ unsafe fn text<'a>(text: *const c_char, what: &'static str) -> Result<&'a str> {
 }
 
 /// What C calls success and failure.
-fn status(outcome: Option<()>) -> c_int {
+pub(crate) fn status(outcome: Option<()>) -> c_int {
     if outcome.is_some() { 0 } else { -1 }
 }
 
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn scatterheap_create(
 pub unsafe extern "C" fn scatterheap_destroy(resource: *const Handle) -> c_int {
     status(guard(|| {
         // SAFETY: as the caller promises; handles are never freed.
-        let handle = unsafe { resource.as_ref() }.ok_or(Error::NullHandle)?;
+        let handle = unsafe { resource.as_ref() }.ok_or(Error::NullHandle("resource"))?;
         let resource = handle.take()?;
         let _context = KeptContext::of_this_thread();
         let flushed = resource.flush();
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn scatterheap_report(
 /// # Safety
 ///
 /// There must be room for `room` values.
-unsafe fn hand_over<T: Copy>(values: &[T], room_for: *mut T, room: usize) -> Result<()> {
+pub(crate) unsafe fn hand_over<T: Copy>(values: &[T], room_for: *mut T, room: usize) -> Result<()> {
     let count = values.len().min(room);
     if count > 0 && room_for.is_null() {
         return Err(Error::NullPointer("the room for what is asked"));

@@ -1,7 +1,8 @@
-//! The C interface of the memory resources, and the functions that `PyTorch`'s pluggable allocator takes.
+//! The C interface of the heaps and of the memory resources, and the functions that `PyTorch`'s pluggable allocator
+//! takes.
 //!
-//! `include/scatterheap.h` documents the functions for those who call them from C. [`Resource`] is what is behind a
-//! handle; other bindings, such as the Python package's, use it directly.
+//! `include/scatterheap.h` documents the functions for those who call them from C. [`Resource`] and [`DeviceHeap`] are
+//! what is behind handles; other bindings, such as the Python package's, use them directly.
 //!
 //! Invariants:
 //! - No panic leaves a function of the interface: it becomes an error.
@@ -16,6 +17,7 @@ mod exit;
 mod failure;
 mod figures;
 mod handle;
+pub mod heap;
 pub mod interface;
 mod layers;
 mod resource;
@@ -26,4 +28,5 @@ pub mod torch;
 pub use composition::Composition;
 pub use error::{Error, Result};
 pub use figures::{Figures, Place, UNKNOWN};
+pub use heap::DeviceHeap;
 pub use resource::Resource;

@@ -1,12 +1,11 @@
-//! Kernels of scatterheap, each written once for the GPU and the CPU (see [`mod@simt::kernel`]), and
-//! the device functions that other languages link to ([`exports`]).
+//! Kernels of scatterheap, each written once for the GPU and the CPU (see [`mod@simt::kernel`]).
 //!
 //! The stress kernels share a few words: a *block* is a record of an allocation in an array of
 //! the host; its *owner* is a number from which a pattern is made that fills it; a *tally* counts
 //! what was done and what was found wrong.
 //!
-//! Without the feature `entry-points` there are only the words, for kernels of other crates, and
-//! whoever compiles them to PTX brings the panic handler.
+//! Without the feature `entry-points` there are only the words, for kernels of other crates, and with `heaps` the
+//! kernels that the host needs for heaps; whoever compiles them to PTX brings the panic handler.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
@@ -33,14 +32,12 @@ pub mod exchange;
 #[cfg(feature = "entry-points")]
 pub mod exhaust;
 #[cfg(feature = "entry-points")]
-pub mod exports;
-#[cfg(feature = "entry-points")]
 pub mod grow;
-#[cfg(feature = "entry-points")]
+#[cfg(feature = "heaps")]
 pub mod growth;
-#[cfg(feature = "entry-points")]
+#[cfg(feature = "heaps")]
 pub mod hardening;
-#[cfg(feature = "entry-points")]
+#[cfg(feature = "heaps")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
 pub mod litmus;

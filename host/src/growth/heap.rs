@@ -195,8 +195,13 @@ impl Heap {
         Ok(failed_requests(&counters))
     }
 
-    /// What a launch through the heap does before: maps what was asked for since the last one.
-    pub(crate) fn attend(&self) -> Result<()> {
+    /// Maps what requests did not find since the last launch, as a launch through the heap does before: for
+    /// programs that launch their kernels by other means. Does nothing if the heap is fixed.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails. That the heap can grow no more is none.
+    pub fn attend(&self) -> Result<()> {
         let Some(growing) = self.growing() else {
             return Ok(());
         };

@@ -1,22 +1,46 @@
-//! Device functions for other languages: CUDA C++ and anything else that links PTX.
+//! The allocator as device functions with C's calling convention, for CUDA C++ and whatever else links PTX.
 //!
-//! They take the heap's address first and otherwise behave as the methods of [`Heap`] that they
-//! call. A launch passes the address on; the host knows it.
+//! They take the address of a handle first, in any memory that the calling thread can read, and otherwise behave as the
+//! methods of [`Heap`] that they call. The module also has the kernels that the host launches to make such heaps, and
+//! nothing else, so that it is loaded in a fraction of a second.
+//!
+//! Compile it under a limit of 64 registers: a kernel that is linked with functions has as many as the function with the
+//! most, and the slow paths would take 254.
 
-#![allow(clippy::missing_safety_doc, reason = "the module says what they share")]
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+#![allow(clippy::missing_safety_doc, reason = "the crate says what they share")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "devices have 64-bit addresses"
+)]
+
+extern crate scatterheap_heap as heap;
+// Its kernels are in the module because it is linked.
+extern crate scatterheap_kernels as _;
+#[cfg(target_arch = "nvptx64")]
+extern crate scatterheap_simt as simt;
 
 use core::alloc::Layout;
 use heap::Heap;
 
+/// Where this crate's sources are, for those who compile them to PTX.
+pub const SOURCE_DIRECTORY: &str = env!("CARGO_MANIFEST_DIR");
+
+#[cfg(target_arch = "nvptx64")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    simt::thread::trap()
+}
+
 /// [`Heap::malloc`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_malloc(heap: *const Heap, bytes: u64) -> *mut u8 {
     // SAFETY: the caller passes the address of a heap of this device.
     unsafe { &*heap }.malloc(bytes)
 }
 
 /// [`Heap::malloc_tagged`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_malloc_tagged(
     heap: *const Heap,
     bytes: u64,
@@ -27,14 +51,14 @@ pub unsafe extern "C" fn scatterheap_malloc_tagged(
 }
 
 /// [`Heap::calloc`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_calloc(heap: *const Heap, count: u64, bytes: u64) -> *mut u8 {
     // SAFETY: the caller passes the address of a heap of this device.
     unsafe { &*heap }.calloc(count, bytes)
 }
 
 /// [`Heap::realloc`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_realloc(
     heap: *const Heap,
     pointer: *mut u8,
@@ -45,7 +69,7 @@ pub unsafe extern "C" fn scatterheap_realloc(
 }
 
 /// [`Heap::aligned_alloc`]; NULL if `alignment` is no power of two.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_aligned_alloc(
     heap: *const Heap,
     alignment: u64,
@@ -59,14 +83,14 @@ pub unsafe extern "C" fn scatterheap_aligned_alloc(
 }
 
 /// [`Heap::free`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_free(heap: *const Heap, pointer: *mut u8) {
     // SAFETY: the caller passes the address of a heap of this device, and gives the block up.
     unsafe { (*heap).free(pointer) }
 }
 
 /// [`Heap::usable_size`].
-#[unsafe(no_mangle)]
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_usable_size(heap: *const Heap, pointer: *const u8) -> u64 {
     // SAFETY: the caller passes the address of a heap of this device.
     unsafe { &*heap }.usable_size(pointer)

@@ -1,0 +1,213 @@
+//! The functions of `include/scatterheap.h` for heaps that kernels allocate from; the header says what they do.
+
+use super::{Block, DeviceHeap, HeapHandle, Occupancy};
+use crate::error::{Error, Result};
+use crate::failure::guard;
+use crate::handle::{Handle, Held};
+use crate::interface::{hand_over, status, text};
+use scatterheap_host::KeptContext;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::ptr;
+
+type HeapOwner = Handle<DeviceHeap>;
+
+/// The heap of a handle.
+///
+/// # Safety
+///
+/// The handle must be NULL or one that was created here.
+unsafe fn held(heap: *const HeapOwner) -> Result<Held<DeviceHeap>> {
+    // SAFETY: as the caller promises; handles are never freed.
+    let heap = unsafe { heap.as_ref() };
+    heap.ok_or(Error::NullHandle("heap"))?.get()
+}
+
+/// Writes a value where a caller wants it, if it does.
+///
+/// # Safety
+///
+/// The place must be NULL or writable.
+unsafe fn give<T>(value: T, place: *mut T) {
+    if !place.is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { place.write(value) };
+    }
+}
+
+/// Creates a heap.
+///
+/// # Safety
+///
+/// Both texts must be NULL or end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_create(
+    device: *const c_char,
+    options: *const c_char,
+) -> *const HeapOwner {
+    let create = || {
+        // SAFETY: as the caller promises.
+        let device = unsafe { text(device, "the device") }?;
+        // SAFETY: as the caller promises.
+        let options = unsafe { text(options, "what the heap is to be like") }?;
+        Ok(ptr::from_ref(Handle::of(DeviceHeap::new(device, options)?)))
+    };
+    guard(create).unwrap_or(ptr::null())
+}
+
+/// Destroys a heap.
+///
+/// # Safety
+///
+/// The handle must be NULL or one that was created here, and no kernel may use the heap any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_destroy(heap: *const HeapOwner) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises; handles are never freed.
+        let heap = unsafe { heap.as_ref() };
+        let heap = heap.ok_or(Error::NullHandle("heap"))?.take()?;
+        let _context = KeptContext::of_this_thread();
+        drop(heap);
+        Ok(())
+    }))
+}
+
+/// Writes what kernels get.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here; `handle` must be NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_handle(
+    heap: *const HeapOwner,
+    handle: *mut HeapHandle,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let value = unsafe { held(heap) }?.handle()?;
+        // SAFETY: as the caller promises.
+        let handle = unsafe { handle.as_mut() };
+        *handle.ok_or(Error::NullPointer("the place for the handle"))? = value;
+        Ok(())
+    }))
+}
+
+/// Makes a heap empty.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_reset(heap: *const HeapOwner) -> c_int {
+    // SAFETY: as the caller promises.
+    status(guard(|| unsafe { held(heap) }?.reset()))
+}
+
+/// Makes a heap larger.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here; `capacity` must be NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_grow(
+    heap: *const HeapOwner,
+    bytes: u64,
+    capacity: *mut u64,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let reached = unsafe { held(heap) }?.grow(bytes)?;
+        // SAFETY: as the caller promises.
+        unsafe { give(reached, capacity) };
+        Ok(())
+    }))
+}
+
+/// Lets a heap grow as far as kernels asked for.
+///
+/// # Safety
+///
+/// As for [`scatterheap_heap_grow`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_attend(
+    heap: *const HeapOwner,
+    capacity: *mut u64,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let reached = unsafe { held(heap) }?.attend()?;
+        // SAFETY: as the caller promises.
+        unsafe { give(reached, capacity) };
+        Ok(())
+    }))
+}
+
+/// Reads how full a heap is.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here; `occupancy` must be NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_snapshot(
+    heap: *const HeapOwner,
+    occupancy: *mut Occupancy,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let heap = unsafe { held(heap) }?;
+        // SAFETY: as the caller promises.
+        let occupancy = unsafe { occupancy.as_mut() };
+        *occupancy.ok_or(Error::NullPointer("the place for the occupancy"))? = heap.occupancy()?;
+        Ok(())
+    }))
+}
+
+/// Lists the blocks that are handed out.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here, and `blocks` have room for `room` of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_blocks(
+    heap: *const HeapOwner,
+    blocks: *mut Block,
+    room: usize,
+) -> usize {
+    let list = || {
+        // SAFETY: as the caller promises.
+        let found = unsafe { held(heap) }?.blocks()?;
+        // SAFETY: as the caller promises.
+        unsafe { hand_over(&found, blocks, room) }?;
+        Ok(found.len())
+    };
+    guard(list).unwrap_or(usize::MAX)
+}
+
+/// Verifies every invariant of a heap.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_check(heap: *const HeapOwner) -> c_int {
+    // SAFETY: as the caller promises.
+    status(guard(|| unsafe { held(heap) }?.check()))
+}
+
+/// Writes a snapshot to a file.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here; the text must be NULL or end with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_save(
+    heap: *const HeapOwner,
+    file: *const c_char,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let file = unsafe { text(file, "the file's name") }?;
+        // SAFETY: as the caller promises.
+        unsafe { held(heap) }?.save(Path::new(file))
+    }))
+}

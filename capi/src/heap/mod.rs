@@ -1,0 +1,161 @@
+//! Heaps that kernels allocate from, for callers in other languages.
+//!
+//! The kernels may be anybody's, launched by the CUDA runtime: the heap is in the device's primary context, which is that
+//! of the runtime too. What such kernels link is in [`code`].
+
+pub mod code;
+pub mod interface;
+mod occupancy;
+mod options;
+
+pub use occupancy::{Block, Occupancy};
+pub use options::Options;
+
+use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use scatterheap_host::{Device, Heap, KeptContext, Selector};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A heap, as kernels take it in their arguments: `scatterheap_handle` in the header.
+pub type HeapHandle = scatterheap_heap::Heap;
+
+/// A heap on a device.
+#[derive(Debug)]
+pub struct DeviceHeap(Heap);
+
+impl DeviceHeap {
+    /// A heap on the device that a selector such as `auto`, `cpu` or `cuda:0` names.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device, not enough memory, or one of the texts means nothing.
+    pub fn new(selector: &str, options: &str) -> Result<Arc<Self>> {
+        let _context = KeptContext::of_this_thread();
+        let options: Options = options.parse()?;
+        let device = device(&selector.parse()?)?;
+        Ok(Arc::new(Self(options.build(&device)?)))
+    }
+
+    /// What kernels get.
+    ///
+    /// # Errors
+    ///
+    /// If a kernel faulted, so that the heap was lost.
+    pub fn handle(&self) -> Result<HeapHandle> {
+        Ok(self.0.handle()?)
+    }
+
+    /// Makes it empty, after all launches. Handles from before are stale then.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn reset(&self) -> Result<()> {
+        let _context = KeptContext::of_this_thread();
+        Ok(self.0.reset()?)
+    }
+
+    /// Makes it larger by at least so many bytes, after all launches. Gives its capacity.
+    ///
+    /// # Errors
+    ///
+    /// If it is fixed or may not be as large, or there is not enough memory.
+    pub fn grow(&self, bytes: u64) -> Result<u64> {
+        let _context = KeptContext::of_this_thread();
+        Ok(self.0.grow(bytes)?)
+    }
+
+    /// Maps what requests did not find since the last launch, if it grows between launches. Gives its capacity.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn attend(&self) -> Result<u64> {
+        let _context = KeptContext::of_this_thread();
+        self.0.attend()?;
+        Ok(self.0.capacity())
+    }
+
+    /// How full it is, after all launches.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails, or the metadata make no sense.
+    pub fn occupancy(&self) -> Result<Occupancy> {
+        let _context = KeptContext::of_this_thread();
+        Ok(Occupancy::of(&self.0.snapshot()?.occupancy()))
+    }
+
+    /// The blocks that are handed out, by address, after all launches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`occupancy`](Self::occupancy).
+    pub fn blocks(&self) -> Result<Vec<Block>> {
+        let _context = KeptContext::of_this_thread();
+        Ok(self.0.snapshot()?.live().map(Block::of).collect())
+    }
+
+    /// Verifies every invariant, after all launches.
+    ///
+    /// # Errors
+    ///
+    /// If one is broken, and as for [`occupancy`](Self::occupancy).
+    pub fn check(&self) -> Result<()> {
+        let _context = KeptContext::of_this_thread();
+        let checked = self.0.snapshot()?.check();
+        checked.map_err(|violation| Error::Damaged(violation.to_string()))
+    }
+
+    /// Writes a snapshot to a file, after all launches: for `scatterheap check` and `scatterheap occupancy`.
+    ///
+    /// # Errors
+    ///
+    /// If the directory does not take the file, and as for [`occupancy`](Self::occupancy).
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let _context = KeptContext::of_this_thread();
+        Ok(self.0.snapshot()?.save(path)?)
+    }
+}
+
+/// The device of a selector, with the kernels that heaps need: opened once, and kept as long as the process.
+fn device(selector: &Selector) -> Result<Device> {
+    static OPEN: Mutex<Vec<(Selector, Device)>> = Mutex::new(Vec::new());
+    let mut open = OPEN.lock();
+    if let Some((_, device)) = open.iter().find(|(known, _)| known == selector) {
+        return Ok(device.clone());
+    }
+    let device = Device::open(selector, code::MODULES)?;
+    open.push((selector.clone(), device.clone()));
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_is_made_grown_read_and_emptied() {
+        let heap = DeviceHeap::new("cpu:2", "64KiB,max=4MiB").expect("a heap");
+        let handle = heap.handle().expect("a handle");
+        let block = handle.malloc(1000);
+        assert!(!block.is_null());
+        let full = heap.occupancy().expect("readable");
+        assert_eq!((full.used_blocks, full.capacity), (1, 64 << 10));
+        assert_eq!(heap.blocks().expect("readable")[0].address, block as u64);
+        assert!(heap.grow(1 << 20).expect("room") >= (64 << 10) + (1 << 20));
+        heap.check().expect("every invariant holds");
+        heap.reset().expect("a device");
+        assert_eq!(heap.occupancy().expect("readable").used_blocks, 0);
+        assert_ne!(heap.handle().expect("a handle").mark(), handle.mark());
+    }
+
+    #[test]
+    fn a_fixed_heap_says_that_it_does_not_grow() {
+        let heap = DeviceHeap::new("cpu:2", "1MiB").expect("a heap");
+        let error = heap.grow(1).expect_err("fixed").to_string();
+        assert!(error.contains("fixed"), "{error}");
+        assert_eq!(heap.attend().expect("nothing to do"), 1 << 20);
+    }
+}
