@@ -1,9 +1,13 @@
-/* scatterheap's memory resources for C: device memory that the host allocates, in the order of streams.
+/* scatterheap for C and CUDA C++: heaps that kernels allocate from, and memory resources, which are device memory that
+ * the host allocates, in the order of streams.
  *
  * Link with -lscatterheap. The library loads NVIDIA's driver when it is first needed, so programs start on machines
- * without one and can use the CPU.
+ * without one and can use the CPU. Where nvcc compiles, this header also declares what kernels call
+ * (scatterheap/device.cuh); docs/cuda-cpp.md says how to build such programs.
  *
  * Words:
+ *   heap       Memory of one device from which threads of kernels allocate blocks, without the host.
+ *   handle     A heap as kernels take it: 80 bytes, copies of which are the same heap.
  *   resource   What hands out memory of one device. All functions may be called from many threads at once.
  *   stream     A CUstream (the same as a cudaStream_t) of the device's primary context, which is that of the CUDA
  *              runtime; NULL is the default stream. It must not be destroyed before the resource. A block is for work
@@ -13,8 +17,8 @@
  *   failure    Functions that return int return 0, or -1 if they failed. Pointers are NULL and sizes SIZE_MAX then.
  *              scatterheap_last_error() says why. Nothing has changed by a call that failed.
  *
- * A resource that was destroyed may be named later: that is an error, not undefined. Handles that no function here
- * returned are undefined, as are blocks that are used after they were deallocated.
+ * A resource or heap that was destroyed may be named later: that is an error, not undefined. Pointers to such that no
+ * function here returned are undefined, as are blocks that are used after they were deallocated.
  */
 #ifndef SCATTERHEAP_H
 #define SCATTERHEAP_H
@@ -70,6 +74,81 @@ const char *scatterheap_last_error(void);
 
 /* How many GPUs there are; 0 without a driver. */
 int scatterheap_gpu_count(void);
+
+/* ------------------------------------------------------------------ heaps that kernels allocate from */
+
+typedef struct scatterheap_heap scatterheap_heap;
+
+/* A heap as kernels take it in their arguments. Nothing in it is for others. */
+typedef struct scatterheap_handle {
+    uint64_t words[10];
+} scatterheap_handle;
+
+/* How full a heap is. Sizes are in bytes. */
+typedef struct scatterheap_occupancy {
+    uint64_t capacity;         /* bytes that can be allocated now */
+    uint64_t largest_capacity; /* and once the heap has grown as far as it may */
+    uint64_t used_blocks;      /* blocks that are handed out */
+    uint64_t used_bytes;       /* their bytes, as they were rounded up */
+    uint64_t largest_request;  /* the largest request that would be served */
+    uint64_t page_bytes;       /* size of a page */
+    uint64_t free_pages;       /* free pages */
+    uint64_t slab_pages;       /* pages of slabs, which hold small blocks */
+    uint64_t run_pages;        /* pages of large blocks */
+    uint64_t failures;         /* requests that got NULL since the heap was made or reset */
+    uint64_t misuses;          /* calls that were refused: double frees, foreign addresses and the like */
+    double fragmentation;      /* share of the free bytes that is not in the longest free run, 0 to 1 */
+} scatterheap_occupancy;
+
+/* A block that is handed out. */
+typedef struct scatterheap_block {
+    uint64_t address; /* on the device */
+    uint64_t bytes;   /* at least as many as were asked for */
+} scatterheap_block;
+
+/* Creates a heap. `device` is "auto" (a GPU if there is one, else the CPU), "cpu" or "cuda:N", numbered as the driver
+ * does. The heap is in the device's primary context, so kernels that are launched through the CUDA runtime can use it.
+ * `options` is a size such as "1GiB", and what else there is to say, between commas:
+ *
+ *   max=SIZE       reserves addresses for this much, up to which the heap may grow
+ *   growth=WHEN    between-launches (what a heap with max does if nothing is said; see scatterheap_heap_attend) or live:
+ *                  while kernels run
+ *   harden=MODES   finds misuse; all, or some of red-zones, poison, zero, quarantine, trap and tags, with + between
+ *   stripes=N      shares of a size class that warps draw from; as many as multiprocessors if nothing is said
+ *   count-bytes    counts requests and bytes asked for, at two atomics a request
+ */
+scatterheap_heap *scatterheap_heap_create(const char *device, const char *options);
+
+/* Destroys a heap, and with it all blocks. No kernel may use it any more. */
+int scatterheap_heap_destroy(scatterheap_heap *heap);
+
+/* Writes the heap as kernels take it. A reset makes handles from before stale: what is tried through them is refused. */
+int scatterheap_heap_handle(scatterheap_heap *heap, scatterheap_handle *handle);
+
+/* Makes a heap empty, after all launches. */
+int scatterheap_heap_reset(scatterheap_heap *heap);
+
+/* Makes a heap larger by at least `bytes`, after all launches; blocks stay where they are and handles valid.
+ * `capacity`, unless NULL, gets the bytes that can be allocated then. Fails if the heap may not be as large. */
+int scatterheap_heap_grow(scatterheap_heap *heap, uint64_t bytes, uint64_t *capacity);
+
+/* Lets a heap that grows between launches grow as far as requests asked for since the last call, if they got NULL. Call
+ * it before a launch. `capacity`, unless NULL, gets the bytes that can be allocated then. */
+int scatterheap_heap_attend(scatterheap_heap *heap, uint64_t *capacity);
+
+/* Reads how full a heap is, after all launches. */
+int scatterheap_heap_snapshot(scatterheap_heap *heap, scatterheap_occupancy *occupancy);
+
+/* Writes the first `room` blocks that are handed out, by address, after all launches, and returns how many there are. */
+size_t scatterheap_heap_blocks(scatterheap_heap *heap, scatterheap_block *blocks, size_t room);
+
+/* Verifies every invariant of a heap, after all launches. Fails if one is broken. */
+int scatterheap_heap_check(scatterheap_heap *heap);
+
+/* Writes a snapshot to a file, after all launches, for `scatterheap check` and `scatterheap occupancy --snapshot`. */
+int scatterheap_heap_save(scatterheap_heap *heap, const char *file);
+
+/* ------------------------------------------------------------------ memory resources */
 
 /* Creates a resource. `device` is "auto" (a GPU if there is one, else the CPU), "cpu" or "cuda:N". `composition` is
  * adaptors from the outermost on, if any, and a resource at the end, between commas: "default" is the usual one,
@@ -155,6 +234,10 @@ void scatterheap_torch_empty_cache(void);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef __CUDACC__
+#include "scatterheap/device.cuh"
 #endif
 
 #endif

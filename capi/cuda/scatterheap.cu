@@ -1,0 +1,14 @@
+/* The bound heap of a program: build this file into it, with relocatable device code. */
+
+#include <scatterheap.h>
+
+extern "C" __constant__ scatterheap_handle scatterheap_bound;
+__constant__ scatterheap_handle scatterheap_bound;
+
+extern "C" cudaError_t scatterheap_bind(scatterheap_heap *heap) {
+    scatterheap_handle handle = {};
+    if (heap != nullptr && scatterheap_heap_handle(heap, &handle) != 0) {
+        return cudaErrorInvalidValue;
+    }
+    return cudaMemcpyToSymbol(scatterheap_bound, &handle, sizeof handle);
+}

@@ -1,0 +1,147 @@
+/* What kernels in CUDA C++ call. scatterheap.h includes this where nvcc compiles.
+ *
+ * Functions take the address of a handle first, which the host gets by scatterheap_heap_handle. It may lie in any memory
+ * that the thread can read. Give it to kernels as `const __grid_constant__ scatterheap_handle heap`: then `&heap` is the
+ * address of the kernel's argument, where without `__grid_constant__` each thread would make a copy on its stack. Or
+ * bind a heap once, by scatterheap_bind, and call the functions with `bound` in their names.
+ *
+ * Lanes of a warp may call in any divergence; those that call together share the work. Blocks are aligned to 16 bytes,
+ * last until they are freed, also beyond the kernel, and any thread of the device may use and free them. cudaMemcpy and
+ * cudaMemset take their addresses. NULL means that nothing fitting is left, which the heap counts.
+ *
+ * A pointer that a thread of the same launch is to use must be handed over by release and acquire.
+ */
+#ifndef SCATTERHEAP_DEVICE_CUH
+#define SCATTERHEAP_DEVICE_CUH
+
+#include <scatterheap.h>
+
+#include <cuda_runtime_api.h>
+
+extern "C" {
+
+/* Allocates `bytes` bytes; NULL for none. */
+__device__ void *scatterheap_malloc(const scatterheap_handle *heap, size_t bytes);
+
+/* The same, for a site of the program, a number of the caller's choosing: in a heap with harden=tags the host can group
+ * blocks by it. */
+__device__ void *scatterheap_malloc_tagged(const scatterheap_handle *heap, size_t bytes, unsigned int site);
+
+/* Allocates `count` times `bytes` bytes of zeroes. */
+__device__ void *scatterheap_calloc(const scatterheap_handle *heap, size_t count, size_t bytes);
+
+/* Makes a block `bytes` bytes large, somewhere else if need be; if there is no room, gives NULL and leaves it as it is.
+ * NULL as a block is allocated anew; no bytes free it. */
+__device__ void *scatterheap_realloc(const scatterheap_handle *heap, void *block, size_t bytes);
+
+/* Allocates `bytes` bytes at a multiple of `alignment`, a power of two. */
+__device__ void *scatterheap_aligned_alloc(const scatterheap_handle *heap, size_t alignment, size_t bytes);
+
+/* Frees a block; nothing for NULL. What is no live block of this heap is refused and counted. */
+__device__ void scatterheap_free(const scatterheap_handle *heap, void *block);
+
+/* Bytes of a block that may be used: as many as were asked for, at least. */
+__device__ size_t scatterheap_usable_size(const scatterheap_handle *heap, const void *block);
+
+/* The heap that scatterheap_bind named, on each device. Defined in share/scatterheap/scatterheap.cu, which is built
+ * into the program. */
+extern __constant__ scatterheap_handle scatterheap_bound;
+
+/* Makes a heap the bound one of the current device, for launches from now on; NULL unbinds. Call it again after a reset.
+ * cudaErrorInvalidValue means that the heap has no handle, and scatterheap_last_error() says why. */
+cudaError_t scatterheap_bind(scatterheap_heap *heap);
+}
+
+/* ------------------------------------------------------------------ the bound heap; NULL where none is */
+
+static inline __device__ bool scatterheap_is_bound() {
+    return scatterheap_bound.words[0] != 0;
+}
+
+static inline __device__ void *scatterheap_bound_malloc(size_t bytes) {
+    return scatterheap_is_bound() ? scatterheap_malloc(&scatterheap_bound, bytes) : nullptr;
+}
+
+static inline __device__ void *scatterheap_bound_calloc(size_t count, size_t bytes) {
+    return scatterheap_is_bound() ? scatterheap_calloc(&scatterheap_bound, count, bytes) : nullptr;
+}
+
+static inline __device__ void *scatterheap_bound_realloc(void *block, size_t bytes) {
+    return scatterheap_is_bound() ? scatterheap_realloc(&scatterheap_bound, block, bytes) : nullptr;
+}
+
+static inline __device__ void *scatterheap_bound_aligned_alloc(size_t alignment, size_t bytes) {
+    return scatterheap_is_bound() ? scatterheap_aligned_alloc(&scatterheap_bound, alignment, bytes) : nullptr;
+}
+
+static inline __device__ void scatterheap_bound_free(void *block) {
+    if (scatterheap_is_bound()) {
+        scatterheap_free(&scatterheap_bound, block);
+    }
+}
+
+/* ------------------------------------------------------------------ one block for a warp */
+
+/* Allocates one block for the lanes of `mask`, which all call this with the same mask and heap; the lowest lane's size
+ * counts. All get its address. */
+static inline __device__ void *scatterheap_warp_malloc(const scatterheap_handle *heap, size_t bytes,
+                                                       unsigned int mask = 0xffffffffu) {
+    const int leader = __ffs(static_cast<int>(mask)) - 1;
+    unsigned int lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    unsigned long long block = 0;
+    if (static_cast<int>(lane) == leader) {
+        block = reinterpret_cast<unsigned long long>(scatterheap_malloc(heap, bytes));
+    }
+    return reinterpret_cast<void *>(__shfl_sync(mask, block, leader));
+}
+
+/* Frees the block of a warp, once all lanes of `mask` are here and what they did to it is done. */
+static inline __device__ void scatterheap_warp_free(const scatterheap_handle *heap, void *block,
+                                                    unsigned int mask = 0xffffffffu) {
+    const int leader = __ffs(static_cast<int>(mask)) - 1;
+    unsigned int lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    __syncwarp(mask);
+    if (static_cast<int>(lane) == leader) {
+        scatterheap_free(heap, block);
+    }
+}
+
+/* ------------------------------------------------------------------ new and delete */
+
+/* `new (&heap) T(...)`: gives NULL, and makes no T, if there is no memory. */
+inline __device__ void *operator new(size_t bytes, const scatterheap_handle *heap) noexcept {
+    return scatterheap_malloc(heap, bytes);
+}
+
+inline __device__ void *operator new[](size_t bytes, const scatterheap_handle *heap) noexcept {
+    return scatterheap_malloc(heap, bytes);
+}
+
+inline __device__ void operator delete(void *block, const scatterheap_handle *heap) noexcept {
+    scatterheap_free(heap, block);
+}
+
+inline __device__ void operator delete[](void *block, const scatterheap_handle *heap) noexcept {
+    scatterheap_free(heap, block);
+}
+
+/* Ends what `new (&heap) T(...)` made. Nothing for NULL. */
+template <typename T>
+static inline __device__ void scatterheap_delete(const scatterheap_handle *heap, T *object) {
+    if (object != nullptr) {
+        object->~T();
+        scatterheap_free(heap, const_cast<void *>(static_cast<const volatile void *>(object)));
+    }
+}
+
+/* In a class: `new` and `delete` of it, in kernels, use the bound heap. `new` gives NULL, and makes no object, if there
+ * is no memory. */
+#define SCATTERHEAP_NEW_AND_DELETE                                                                                     \
+    static __device__ void *operator new(size_t bytes) noexcept { return scatterheap_bound_malloc(bytes); }            \
+    static __device__ void *operator new[](size_t bytes) noexcept { return scatterheap_bound_malloc(bytes); }          \
+    static __device__ void operator delete(void *block) noexcept { scatterheap_bound_free(block); }                    \
+    static __device__ void operator delete[](void *block) noexcept { scatterheap_bound_free(block); }
+
+#endif

@@ -1,0 +1,128 @@
+/* A heap as a C++ object, for code of the host: failures are exceptions. */
+#ifndef SCATTERHEAP_HEAP_HPP
+#define SCATTERHEAP_HEAP_HPP
+
+#include <scatterheap.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace scatterheap {
+
+/* What a function of scatterheap.h said. */
+class Error : public std::runtime_error {
+public:
+    using std::runtime_error::runtime_error;
+};
+
+inline void check(int status) {
+    if (status != 0) {
+        throw Error(scatterheap_last_error());
+    }
+}
+
+/* A heap that kernels allocate from; scatterheap_heap_create says what `options` and `device` may be. It must outlive
+ * the kernels that use it. */
+class Heap {
+public:
+    explicit Heap(const std::string &options, const std::string &device = "cuda:0")
+        : heap(scatterheap_heap_create(device.c_str(), options.c_str())) {
+        if (heap == nullptr) {
+            throw Error(scatterheap_last_error());
+        }
+    }
+
+    Heap(const Heap &) = delete;
+    Heap &operator=(const Heap &) = delete;
+
+    ~Heap() { scatterheap_heap_destroy(heap); }
+
+    /* What kernels take. */
+    scatterheap_handle handle() const {
+        scatterheap_handle handle;
+        check(scatterheap_heap_handle(heap, &handle));
+        return handle;
+    }
+
+    void reset() { check(scatterheap_heap_reset(heap)); }
+
+    std::uint64_t grow(std::uint64_t bytes) {
+        std::uint64_t capacity = 0;
+        check(scatterheap_heap_grow(heap, bytes, &capacity));
+        return capacity;
+    }
+
+    std::uint64_t attend() {
+        std::uint64_t capacity = 0;
+        check(scatterheap_heap_attend(heap, &capacity));
+        return capacity;
+    }
+
+    scatterheap_occupancy snapshot() const {
+        scatterheap_occupancy occupancy;
+        check(scatterheap_heap_snapshot(heap, &occupancy));
+        return occupancy;
+    }
+
+    std::vector<scatterheap_block> blocks() const {
+        const std::size_t count = listed(nullptr, 0);
+        std::vector<scatterheap_block> found(count);
+        found.resize(std::min(count, listed(found.data(), count)));
+        return found;
+    }
+
+    void check_invariants() const { check(scatterheap_heap_check(heap)); }
+
+    void save(const std::string &file) const { check(scatterheap_heap_save(heap, file.c_str())); }
+
+    scatterheap_heap *get() const { return heap; }
+
+#ifdef __CUDACC__
+    /* Makes it the bound heap of the current device. */
+    void bind() const {
+        const cudaError_t status = scatterheap_bind(heap);
+        if (status == cudaErrorInvalidValue) {
+            throw Error(scatterheap_last_error());
+        }
+        if (status != cudaSuccess) {
+            throw Error(std::string("the heap cannot be bound: ") + cudaGetErrorString(status));
+        }
+    }
+#endif
+
+private:
+    std::size_t listed(scatterheap_block *blocks, std::size_t room) const {
+        const std::size_t count = scatterheap_heap_blocks(heap, blocks, room);
+        if (count == SIZE_MAX) {
+            throw Error(scatterheap_last_error());
+        }
+        return count;
+    }
+
+    scatterheap_heap *heap;
+};
+
+#ifdef __CUDACC__
+/* A heap that is the bound one of the current device as long as this is. */
+class BoundHeap : public Heap {
+public:
+    explicit BoundHeap(const std::string &options, const std::string &device = "cuda:0") : Heap(options, device) {
+        bind();
+    }
+
+    ~BoundHeap() { scatterheap_bind(nullptr); }
+
+    void reset() {
+        Heap::reset();
+        bind();
+    }
+};
+#endif
+
+} // namespace scatterheap
+
+#endif
