@@ -1,4 +1,4 @@
-//! The embedded PTX, of the library and of the benchmark: that no atomic lost its ordering or scope on
+//! The embedded PTX, of the library, of the benchmark and of the device functions: that no atomic lost its ordering or scope on
 //! the way through the compiler, that nothing is missing, and what CUDA's assembler makes of it for every supported GPU.
 //!
 //! The assembler is looked for where `cargo xtask setup` puts it, in the CUDA toolkit and on the
@@ -23,6 +23,7 @@ use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
 use scatterheap_bench_kernels::{
     access, alloc_heavy, blocks as timed, churn as bench_churn, contents, graph, workgen,
 };
+use scatterheap_capi::heap::code::MODULES as DEVICE_FUNCTIONS;
 
 /// What a kernel may use of a multiprocessor.
 struct Limits {
@@ -125,7 +126,17 @@ const ENTRIES: [&str; 29] = [
     starve::Thin::NAME,
 ];
 
-/// Functions that other languages call: those of `kernels/src/exports.rs`.
+/// The kernels that come with the device functions: what the host needs for a heap.
+const ENTRIES_OF_DEVICE: [&str; 6] = [
+    growth::Admit::NAME,
+    growth::Retract::NAME,
+    growth::TryMapping::NAME,
+    hardening::PoisonPages::NAME,
+    hardening::DrainQuarantine::NAME,
+    initialise::Initialise::NAME,
+];
+
+/// Functions that other languages call: those of `device/src/lib.rs`.
 const EXPORTS: [&str; 7] = [
     "scatterheap_malloc",
     "scatterheap_malloc_tagged",
@@ -144,8 +155,12 @@ const RELIED_ON: [(&str, &str); 3] = [
     ("atom.release.gpu.", ".and.b32"),
 ];
 
-/// The modules by their names: the library's kernels, and the benchmark's.
-const MODULES: [(&str, &[KernelSource]); 2] = [("library", KERNELS), ("benchmark", BENCH_KERNELS)];
+/// The modules by their names: the library's kernels, the benchmark's, and the device functions.
+const MODULES: [(&str, &[KernelSource]); 3] = [
+    ("library", KERNELS),
+    ("benchmark", BENCH_KERNELS),
+    ("device", DEVICE_FUNCTIONS),
+];
 
 /// Every module for every baseline.
 fn sources() -> impl Iterator<Item = &'static KernelSource> {
@@ -293,11 +308,13 @@ fn every_symbol_is_there_and_no_other() {
     let timed = ALLOCATE.into_iter().chain(FREE);
     let of_bench = timed.chain(OTHER_BENCH_ENTRIES).collect();
     let of_library = ENTRIES.into_iter().collect();
-    let exports = EXPORTS.into_iter().collect();
+    let of_device = ENTRIES_OF_DEVICE.into_iter().collect();
+    let (none, exports) = (BTreeSet::new(), EXPORTS.into_iter().collect());
     for (name, sources) in MODULES {
         let (entries, functions) = match name {
-            "library" => (&of_library, &exports),
-            _ => (&of_bench, &BTreeSet::new()),
+            "library" => (&of_library, &none),
+            "device" => (&of_device, &exports),
+            _ => (&of_bench, &none),
         };
         for source in sources {
             let what = format!("{name}, {:?}", source.capability);
@@ -319,10 +336,10 @@ fn only_the_benchmark_calls_the_malloc_of_cuda() {
             let names: BTreeSet<_> = foreign
                 .filter_map(|line| line.split(' ').next_back())
                 .collect();
-            let expected: &[&str] = if name == "library" {
-                &[]
-            } else {
+            let expected: &[&str] = if name == "benchmark" {
                 &["free", "malloc"]
+            } else {
+                &[]
             };
             assert!(names.iter().eq(expected), "{name}: {names:?}");
         }
@@ -600,13 +617,14 @@ fn every_supported_gpu_can_be_assembled_for() {
     };
     let scratch = Scratch::new("assembled");
     let mut tasks = Vec::new();
-    let [library, bench] = MODULES;
+    let [library, bench, device] = MODULES;
     tasks.extend([(library, (7, 5), "sm_75"), (library, (7, 5), MEASURED)]);
     for gpu in ALSO_ASSEMBLED {
         tasks.extend([(library, (7, 5), gpu), (library, (8, 0), gpu)]);
     }
     // The allocator in it is the same.
     tasks.extend([(bench, (7, 5), "sm_75"), (bench, (8, 0), "sm_120")]);
+    tasks.extend([(device, (7, 5), "sm_75"), (device, (8, 0), MEASURED)]);
     let tasks = Mutex::new(tasks);
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <vector>
 
 #ifdef WITH_SCATTERHEAP
@@ -64,7 +65,7 @@ static void check(cudaError_t status) {
     }
 }
 
-int main(int count, char **arguments) {
+int main(int count, char **arguments) try {
     const long threads = count > 1 ? std::atol(arguments[1]) : 65536;
     if (threads < 1 || threads > 1 << 24) {
         std::fprintf(stderr, "error: `%s` is no number of threads from 1 to %d\n", arguments[1], 1 << 24);
@@ -109,4 +110,7 @@ int main(int count, char **arguments) {
         std::printf("%.1f times as fast as the other, which took %s ms\n", std::atof(arguments[2]) / median, arguments[2]);
     }
     return failed == 0 ? 0 : 1;
+} catch (const std::exception &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
 }

@@ -2,6 +2,7 @@
 //! its file.
 
 mod checkers;
+mod cuda_package;
 mod demo;
 mod executables;
 mod fuzz;
@@ -36,7 +37,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and checking needs: the kernel compiler, ptxas and maturin
+    /// Install what building and checking needs: the kernel compiler, CUDA's compiler, CMake and maturin
     Setup,
     /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
     Demo,
@@ -45,6 +46,7 @@ enum Task {
     Fuzz(fuzz::FuzzArguments),
     Record(record::RecordArguments),
     Wheel(python::WheelArguments),
+    CudaPackage(cuda_package::PackageArguments),
     GpuBundle(gpu_bundle::BundleArguments),
 }
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(arguments),
         Task::Record(arguments) => record::run(arguments),
         Task::Wheel(arguments) => python::run_wheel(arguments),
+        Task::CudaPackage(arguments) => cuda_package::run(&arguments),
         Task::GpuBundle(arguments) => gpu_bundle::run(arguments),
     };
     match result {

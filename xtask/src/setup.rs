@@ -3,29 +3,40 @@
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use scatterheap_ptx_builder::{Error, KernelCompiler, find_compiler};
 
 use crate::process::{find_program, run, succeeds};
 use crate::python::install_maturin;
-use crate::toolchain::{self, cuda_tools, own_ptxas};
+use crate::toolchain::{self, cuda_tools, own_nvcc, own_ptxas};
 
-/// The release of CUDA's compiler on `PyPI` that `ptxas` is taken from: CUDA 13.0, so that what it
-/// assembles also loads on the first driver of CUDA 13. It knows every GPU from Turing to
-/// Blackwell.
-const CUDA_PACKAGE: &str = "nvidia-cuda-nvcc";
+/// What CUDA's compiler is made of on `PyPI`: CUDA 13.0, so that what it assembles also loads on the first driver of CUDA
+/// 13. It knows every GPU from Turing to Blackwell. `ptxas` checks our PTX; the rest compiles programs in CUDA C++ that
+/// use the heap.
+const CUDA_PACKAGES: [(&str, &str); 4] = [
+    ("nvidia-cuda-nvcc", CUDA_VERSION),
+    ("nvidia-nvvm", CUDA_VERSION),
+    ("nvidia-cuda-crt", CUDA_VERSION),
+    ("nvidia-cuda-runtime", "13.0.96"),
+];
 const CUDA_VERSION: &str = "13.0.88";
 
-/// Makes sure that the kernel compiler, `ptxas` and maturin are there.
+/// Where a wheel of these has its files.
+const IN_CUDA_WHEEL: &str = "nvidia/cu13/";
+
+/// Makes sure that the kernel compiler, CUDA's compiler, `CMake` and maturin are there.
 pub fn run_setup() -> Result<()> {
     let compiler = kernel_compiler()?;
     println!("kernel compiler: {compiler}");
-    install_ptxas()?;
+    install_cuda()?;
     let ptxas = toolchain::ptxas().context("ptxas was installed and is not there")?;
-    println!("ptxas: {CUDA_VERSION} ({})", ptxas.display());
+    println!("ptxas and nvcc: {CUDA_VERSION} ({})", ptxas.display());
+    if find_program("cmake").is_none() && is_debian() {
+        install_packages(&["cmake"]).context("cannot install CMake")?;
+    }
     install_maturin()?;
     Ok(())
 }
@@ -97,15 +108,39 @@ fn install_nightly() -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that our own `ptxas` is there in the pinned version.
-fn install_ptxas() -> Result<()> {
-    let program = own_ptxas();
-    let version = run(Command::new(&program).arg("--version")).unwrap_or_default();
-    if version.contains(&format!("V{CUDA_VERSION}")) {
+/// Makes sure that our own CUDA compiler is there in the pinned versions.
+fn install_cuda() -> Result<()> {
+    let pinned: String = CUDA_PACKAGES
+        .iter()
+        .map(|(package, version)| format!("{package}=={version}\n"))
+        .collect();
+    // Written last, so an interrupted setup begins again.
+    let note = cuda_tools().join("packages.txt");
+    if fs::read_to_string(&note).is_ok_and(|installed| installed == pinned) {
         return Ok(());
     }
-    println!("running pip download {CUDA_PACKAGE}=={CUDA_VERSION}");
-    let download = tempfile::tempdir().context("cannot create a temporary directory")?;
+    for (package, version) in CUDA_PACKAGES {
+        let package = format!("{package}=={version}");
+        println!("running pip download {package}");
+        let download = tempfile::tempdir().context("cannot create a temporary directory")?;
+        let wheel = download_wheel(&package, download.path())?;
+        unpack(&wheel, &cuda_tools())
+            .with_context(|| format!("cannot unpack {}", wheel.display()))?;
+    }
+    // nvcc looks for libraries there.
+    #[cfg(unix)]
+    if !cuda_tools().join("lib64").exists() {
+        std::os::unix::fs::symlink("lib", cuda_tools().join("lib64"))?;
+    }
+    for program in [own_ptxas(), own_nvcc()] {
+        run(Command::new(&program).arg("--version"))
+            .with_context(|| format!("the installed {} does not run", program.display()))?;
+    }
+    Ok(fs::write(note, pinned)?)
+}
+
+/// Downloads a package, such as `name==1.2`, without what it depends on; its wheel.
+fn download_wheel(package: &str, directory: &Path) -> Result<PathBuf> {
     run(python_with_pip()?
         .args([
             "download",
@@ -114,17 +149,14 @@ fn install_ptxas() -> Result<()> {
             "--only-binary=:all:",
             "--dest",
         ])
-        .arg(download.path())
-        .arg(format!("{CUDA_PACKAGE}=={CUDA_VERSION}")))?;
-    let wheel = fs::read_dir(download.path())
+        .arg(directory)
+        .arg(package))?;
+    fs::read_dir(directory)
         .context("cannot list the download")?
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .with_context(|| format!("pip downloaded no wheel of {CUDA_PACKAGE}=={CUDA_VERSION}"))?;
-    unpack(&wheel, &cuda_tools()).with_context(|| format!("cannot unpack {}", wheel.display()))?;
-    run(Command::new(&program).arg("--version")).context("the installed ptxas does not run")?;
-    Ok(())
+        .with_context(|| format!("pip downloaded no wheel of {package}"))
 }
 
 /// `python3 -m pip`, installed first where the distribution leaves it out.
@@ -135,7 +167,7 @@ fn python_with_pip() -> Result<Command> {
     }
     if !has_pip() {
         bail!(
-            "ptxas is downloaded with pip, and `python3 -m pip` does not run; install Python 3 with pip"
+            "CUDA's compiler is downloaded with pip, and `python3 -m pip` does not run; install Python 3 with pip"
         );
     }
     let mut command = Command::new("python3");
@@ -143,7 +175,7 @@ fn python_with_pip() -> Result<Command> {
     Ok(command)
 }
 
-/// Takes `ptxas` and its licence out of the wheel, which is a zip file; the rest is not needed.
+/// Takes the toolkit's files and the licence out of a wheel, which is a zip file.
 fn unpack(wheel: &Path, destination: &Path) -> Result<()> {
     let mut archive = zip::ZipArchive::new(File::open(wheel)?)?;
     let names: Vec<String> = archive
@@ -151,26 +183,25 @@ fn unpack(wheel: &Path, destination: &Path) -> Result<()> {
         .flatten()
         .map(Cow::into_owned)
         .collect();
-    let program = own_ptxas();
-    let program_name = program
-        .file_name()
-        .context("ptxas has a name")?
-        .to_string_lossy();
-    for (ending, target, mode) in [
-        (format!("/bin/{program_name}"), program.clone(), 0o755),
-        (
-            "/licenses/License.txt".to_owned(),
-            destination.join("License.txt"),
-            0o644,
-        ),
-    ] {
-        let name = names
-            .iter()
-            .find(|name| name.ends_with(&ending))
-            .with_context(|| format!("there is no {ending} in it"))?;
+    let mut found = false;
+    for name in names.iter().filter(|name| !name.ends_with('/')) {
+        let inside = if name.ends_with("/licenses/License.txt") {
+            "License.txt"
+        } else {
+            let Some(inside) = name.strip_prefix(IN_CUDA_WHEEL) else {
+                continue;
+            };
+            found = true;
+            inside
+        };
+        let target = destination.join(inside);
         extract(&mut archive, name, &target)?;
-        set_mode(&target, mode)?;
+        let is_program = ["bin/", "nvvm/bin/"]
+            .iter()
+            .any(|programs| inside.starts_with(programs));
+        set_mode(&target, if is_program { 0o755 } else { 0o644 })?;
     }
+    ensure!(found, "there is no {IN_CUDA_WHEEL} in it");
     Ok(())
 }
 

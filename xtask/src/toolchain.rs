@@ -32,6 +32,13 @@ pub fn own_ptxas() -> PathBuf {
         .join(format!("ptxas{}", env::consts::EXE_SUFFIX))
 }
 
+/// The `nvcc` that `cargo xtask setup` installs, whether it is there or not.
+pub fn own_nvcc() -> PathBuf {
+    cuda_tools()
+        .join("bin")
+        .join(format!("nvcc{}", env::consts::EXE_SUFFIX))
+}
+
 /// CUDA's assembler, which checks PTX and reports registers, stack and spills: our own, else the
 /// CUDA toolkit's.
 pub fn ptxas() -> Option<PathBuf> {

@@ -38,11 +38,15 @@ static inline __host__ __device__ void scatterheap_replaced_delete(void *block) 
 #endif
 }
 
+// Each file needs its own, or nvcc would not replace them there.
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 2620
 inline __host__ __device__ void *operator new(size_t bytes) { return scatterheap_replaced_new(bytes); }
 inline __host__ __device__ void *operator new[](size_t bytes) { return scatterheap_replaced_new(bytes); }
 inline __host__ __device__ void operator delete(void *block) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete[](void *block) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete(void *block, size_t) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete[](void *block, size_t) noexcept { scatterheap_replaced_delete(block); }
+#pragma nv_diagnostic pop
 
 #endif

@@ -10,10 +10,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 const HEADER: &str = include_str!("../../include/scatterheap.h");
-const SOURCES: [&str; 2] = [
+const SOURCES: [&str; 3] = [
     include_str!("../../src/interface.rs"),
+    include_str!("../../src/heap/interface.rs"),
     include_str!("../../src/torch.rs"),
 ];
+
+const DEVICE_HEADER: &str = include_str!("../../include/scatterheap/device.cuh");
+const DEVICE_FUNCTIONS: &str = include_str!("../../../device/src/lib.rs");
 
 /// Builds a program; none if there is no such compiler.
 fn compile(compiler: &str, source: &str, flags: &[&str], directory: &TempDir) -> Option<PathBuf> {
@@ -103,6 +107,15 @@ fn functions<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
         .collect()
 }
 
+/// The functions that a header declares.
+fn declared(header: &str) -> BTreeSet<&str> {
+    let declarations = header
+        .lines()
+        .filter(|line| line.ends_with(");") && !line.starts_with([' ', '*']));
+    let both = declarations.flat_map(|line| [functions(line, " "), functions(line, " *")]);
+    both.flatten().collect()
+}
+
 #[test]
 fn the_header_declares_what_is_exported() {
     let mut exported = BTreeSet::new();
@@ -110,13 +123,15 @@ fn the_header_declares_what_is_exported() {
         exported.extend(functions(source, "extern \"C\" fn "));
         exported.extend(functions(source, "extern \"C-unwind\" fn "));
     }
-    let declarations: Vec<&str> = HEADER
-        .lines()
-        .filter(|line| line.ends_with(");") && !line.starts_with([' ', '*']))
-        .collect();
-    let declarations = declarations.join("\n");
-    let mut declared = functions(&declarations, " ");
-    declared.extend(functions(&declarations, " *"));
-    assert_eq!(exported, declared);
-    assert!(exported.len() > 15, "{exported:?}");
+    assert_eq!(exported, declared(HEADER));
+    assert!(exported.len() > 25, "{exported:?}");
+}
+
+#[test]
+fn the_header_for_kernels_declares_what_the_module_has() {
+    let module = functions(DEVICE_FUNCTIONS, "extern \"C\" fn ");
+    let mut declared = declared(DEVICE_HEADER);
+    assert!(declared.remove("scatterheap_bind"), "{declared:?}");
+    assert_eq!(module, declared);
+    assert!(module.len() > 6, "{module:?}");
 }

@@ -146,6 +146,41 @@ static void torch(void) {
     scatterheap_torch_free(block, 1000, 0, NULL);
 }
 
+static void heaps(const char *device) {
+    EXPECT(sizeof(scatterheap_handle) == 80 && sizeof(scatterheap_occupancy) == 96 && sizeof(scatterheap_block) == 16);
+    scatterheap_heap *heap = scatterheap_heap_create(device, "1MiB,max=64MiB,count-bytes");
+    EXPECT(heap != NULL);
+    scatterheap_handle first, second;
+    memset(&first, 0, sizeof first);
+    EXPECT(scatterheap_heap_handle(heap, &first) == 0 && first.words[0] != 0);
+    scatterheap_occupancy occupancy;
+    EXPECT(scatterheap_heap_snapshot(heap, &occupancy) == 0);
+    EXPECT(occupancy.capacity == 1 << 20 && occupancy.largest_capacity == 64 << 20);
+    EXPECT(occupancy.used_blocks == 0 && occupancy.used_bytes == 0 && occupancy.largest_request == 1 << 20);
+    EXPECT(occupancy.free_pages * occupancy.page_bytes == 1 << 20 && occupancy.slab_pages + occupancy.run_pages == 0);
+    EXPECT(occupancy.failures == 0 && occupancy.misuses == 0 && occupancy.fragmentation == 0.0);
+    uint64_t capacity = 0;
+    EXPECT(scatterheap_heap_grow(heap, 1 << 20, &capacity) == 0 && capacity >= 2 << 20);
+    EXPECT(scatterheap_heap_attend(heap, &capacity) == 0 && capacity >= 2 << 20);
+    EXPECT(scatterheap_heap_grow(heap, 1 << 30, NULL) == -1 && said("64 MiB"));
+    EXPECT(scatterheap_heap_blocks(heap, NULL, 0) == 0);
+    EXPECT(scatterheap_heap_check(heap) == 0);
+    EXPECT(scatterheap_heap_reset(heap) == 0);
+    EXPECT(scatterheap_heap_handle(heap, &second) == 0 && memcmp(&first, &second, sizeof first) != 0);
+    EXPECT(scatterheap_heap_save(heap, "/no/such/directory/file") == -1 && said("/no/such/directory/file"));
+    EXPECT(scatterheap_heap_save(heap, NULL) == -1 && said("NULL"));
+    EXPECT(scatterheap_heap_handle(heap, NULL) == -1 && said("NULL"));
+    EXPECT(scatterheap_heap_snapshot(heap, NULL) == -1 && said("NULL"));
+    EXPECT(scatterheap_heap_destroy(heap) == 0);
+    EXPECT(scatterheap_heap_destroy(heap) == -1 && said("a heap was used after it was destroyed"));
+    EXPECT(scatterheap_heap_reset(heap) == -1 && said("destroyed"));
+    EXPECT(scatterheap_heap_reset(NULL) == -1 && said("a heap of NULL"));
+    EXPECT(!scatterheap_heap_create(device, "much") && said("`much`"));
+    EXPECT(!scatterheap_heap_create(device, "1KiB") && said("smallest"));
+    EXPECT(!scatterheap_heap_create("tpu", "1MiB") && said("`tpu`"));
+    EXPECT(!scatterheap_heap_create(device, NULL) && said("NULL"));
+}
+
 int main(int count, char **arguments) {
     const char *device = count > 1 ? arguments[1] : "auto";
     printf("scatterheap %s, %d GPUs, on %s\n", scatterheap_version(), scatterheap_gpu_count(), device);
@@ -155,6 +190,7 @@ int main(int count, char **arguments) {
     peak(device);
     misuse(device);
     arena(device);
+    heaps(device);
     torch();
     printf(failures ? "%d expectations failed\n" : "all as expected\n", failures);
     return failures != 0;

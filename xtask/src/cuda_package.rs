@@ -1,0 +1,242 @@
+//! `cargo xtask cuda-package`: what programs in C and CUDA C++ are built with: headers, the library of the host, the device
+//! functions as PTX and as an object, and the CMake package.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::process::{self, line_of};
+use crate::toolchain::{cargo, own_nvcc, workspace};
+
+/// Registers of a kernel that is linked with the device functions: it has as many as the function with the most.
+const REGISTERS: u32 = 64;
+/// GPUs that the object is for if nothing is said: from Ampere to Blackwell.
+const ARCHITECTURES: &str = "80,86,89,90,100,120";
+/// The package that compiles the device functions when it is built, and the beginning of their files' names.
+const COMPILED_BY: &str = "#scatterheap-capi@";
+const PTX: &str = "scatterheap-device.";
+
+/// Build what C and CUDA C++ programs need: headers, libraries and the CMake package
+#[derive(clap::Args, Debug)]
+pub struct PackageArguments {
+    /// The directory to write to [default: target/scatterheap-cuda]
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// Build the host's library without optimisation, which is faster
+    #[arg(long)]
+    dev: bool,
+    /// Compute capabilities that the linkable object is for; `none` leaves it out
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = ARCHITECTURES)]
+    architectures: Vec<String>,
+}
+
+/// Builds the package and says where it is.
+///
+/// # Errors
+/// Something does not build, or cannot be written.
+pub fn run(arguments: &PackageArguments) -> Result<()> {
+    let output = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| workspace().join("target/scatterheap-cuda"));
+    gather(&output, arguments.dev, &arguments.architectures)?;
+    println!("written to {}", output.display());
+    println!(
+        "CMake finds it with -DCMAKE_PREFIX_PATH={}",
+        output.display()
+    );
+    Ok(())
+}
+
+/// Builds the package into a directory. What is of an older one there stays, but for what has the same name.
+///
+/// # Errors
+/// Something does not build, or cannot be written.
+pub fn gather(directory: &Path, dev: bool, architectures: &[String]) -> Result<()> {
+    let built = build_library(dev)?;
+    let source = workspace().join("capi");
+    copy_tree(&source.join("include"), &directory.join("include"))?;
+    let (libraries, share) = (directory.join("lib"), directory.join("share/scatterheap"));
+    put(&built.library, &libraries)?;
+    for ptx in built.ptx()? {
+        put(&ptx, &share)?;
+    }
+    put(&source.join("cuda/scatterheap.cu"), &share)?;
+    let cmake = libraries.join("cmake/scatterheap");
+    put(&source.join("cuda/scatterheap-config.cmake"), &cmake)?;
+    fs::write(
+        cmake.join("scatterheap-config-version.cmake"),
+        version_file(),
+    )?;
+    if architectures != ["none"] {
+        let ptx = share.join(format!("{PTX}sm_80.ptx"));
+        compile_object(&ptx, architectures, &libraries.join("scatterheap-device.o"))?;
+    }
+    Ok(())
+}
+
+/// What cargo built.
+#[derive(Debug, Default)]
+struct Built {
+    library: PathBuf,
+    /// Where the device functions were compiled to.
+    code: PathBuf,
+}
+
+impl Built {
+    /// The device functions, for each baseline.
+    fn ptx(&self) -> Result<Vec<PathBuf>> {
+        let files = fs::read_dir(&self.code)
+            .with_context(|| format!("cannot list {}", self.code.display()))?;
+        let mut found: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+        found.retain(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(PTX) && name.ends_with(".ptx")
+        });
+        ensure!(!found.is_empty(), "no PTX in {}", self.code.display());
+        Ok(found)
+    }
+
+    /// Reads one message of cargo.
+    fn see(&mut self, message: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if text(&message["reason"]) == "build-script-executed"
+            && text(&message["package_id"]).contains(COMPILED_BY)
+        {
+            self.code = text(&message["out_dir"]).into();
+        }
+        let files = message["filenames"].as_array();
+        let library = files.into_iter().flatten().map(text);
+        if let Some(library) = library
+            .into_iter()
+            .find(|name| name.ends_with("/libscatterheap.so"))
+        {
+            self.library = library.into();
+        }
+    }
+}
+
+fn build_library(dev: bool) -> Result<Built> {
+    let mut command = cargo();
+    command.args(["build", "--package", "scatterheap-library"]);
+    if !dev {
+        command.arg("--release");
+    }
+    command.args(["--message-format", "json-render-diagnostics"]);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(
+        output.status.success(),
+        "`{}` failed ({}); see what it printed above",
+        line_of(&command),
+        output.status
+    );
+    let mut built = Built::default();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        if let Ok(message) = serde_json::from_str(line) {
+            built.see(&message);
+        }
+    }
+    if built.library.as_os_str().is_empty() || built.code.as_os_str().is_empty() {
+        bail!(
+            "`{}` built no library with device functions",
+            line_of(&command)
+        );
+    }
+    Ok(built)
+}
+
+/// Compiles the device functions to an object that nvcc links.
+fn compile_object(ptx: &Path, architectures: &[String], object: &Path) -> Result<()> {
+    let nvcc = own_nvcc();
+    let mut command = Command::new(&nvcc);
+    for architecture in architectures {
+        command.arg(format!(
+            "-gencode=arch=compute_{architecture},code=sm_{architecture}"
+        ));
+    }
+    command
+        .arg(format!("-maxrregcount={REGISTERS}"))
+        .args(["-Xcompiler=-fPIC", "-dc"])
+        .arg(ptx)
+        .arg("-o")
+        .arg(object);
+    process::run(&mut command).with_context(|| {
+        format!(
+            "cannot compile the device functions for {}; `cargo xtask setup` installs nvcc, `--architectures none` does without",
+            architectures.join(", ")
+        )
+    })?;
+    Ok(())
+}
+
+fn version_file() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)\n  set(PACKAGE_VERSION_COMPATIBLE FALSE)\n\
+         else()\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\n  \
+         if(PACKAGE_FIND_VERSION STREQUAL PACKAGE_VERSION)\n    set(PACKAGE_VERSION_EXACT TRUE)\n  endif()\nendif()\n"
+    )
+}
+
+/// Copies a file into a directory, under its name.
+fn put(file: &Path, directory: &Path) -> Result<()> {
+    let name = file.file_name().context("a file has a name")?;
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let target = directory.join(name);
+    // Not over what a program may have loaded.
+    let _absent = fs::remove_file(&target);
+    fs::copy(file, &target)
+        .with_context(|| format!("cannot copy {} to {}", file.display(), target.display()))?;
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let entries = fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            let name = path.file_name().context("a directory has a name")?;
+            copy_tree(&path, &to.join(name))?;
+        } else {
+            put(&path, to)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_library_and_the_code_are_read_from_messages() {
+        let mut built = Built::default();
+        built.see(&json!({
+            "reason": "build-script-executed",
+            "package_id": "path+file:///source/capi#scatterheap-capi@0.1.0",
+            "out_dir": "/target/build/scatterheap-capi-1/out",
+        }));
+        built.see(&json!({
+            "reason": "compiler-artifact",
+            "filenames": ["/target/release/libscatterheap.so"],
+        }));
+        built.see(&json!({"reason": "compiler-artifact", "filenames": ["/target/other.rlib"]}));
+        built.see(
+            &json!({"reason": "build-script-executed", "package_id": "other", "out_dir": "/no"}),
+        );
+        assert_eq!(
+            built.library,
+            Path::new("/target/release/libscatterheap.so")
+        );
+        assert_eq!(
+            built.code,
+            Path::new("/target/build/scatterheap-capi-1/out")
+        );
+    }
+}
