@@ -319,7 +319,10 @@ fn every_symbol_is_there_and_no_other() {
         for source in sources {
             let what = format!("{name}, {:?}", source.capability);
             assert_eq!(&symbols(source.ptx, ".visible .entry "), entries, "{what}");
-            assert_eq!(&symbols(source.ptx, ".visible .func "), functions, "{what}");
+            let mut visible = symbols(source.ptx, ".visible .func ");
+            // What inline assembly in CUDA C++ calls.
+            visible.retain(|name| !name.starts_with("scatterheap_slow_"));
+            assert_eq!(&visible, functions, "{what}");
         }
     }
 }

@@ -1,6 +1,6 @@
 // scatterheap as a plug-in of `scatterheap bench`, called from CUDA C++ across the link: what that costs beside the
 // benchmark's own kernels, into which malloc and free are inlined. With BOUND the heap is the bound one, else the
-// kernels take its handle.
+// kernels take its handle. With SCATTERHEAP_INLINE malloc and free are inlined here too.
 
 #include <scatterheap/heap.hpp>
 #include <scatterheap_peer.h>
@@ -9,23 +9,38 @@
 #include <memory>
 #include <string>
 
+#ifdef SCATTERHEAP_INLINE
+#define WAY "inlined"
+#else
+#define WAY "linked"
+#endif
+#ifndef REGISTERS
+#define REGISTERS ""
+#endif
+
 #ifdef BOUND
-#define NAME "cpp_bound"
+#define NAME "bound_" WAY REGISTERS
 #define MALLOC(bytes) scatterheap_bound_malloc(bytes)
 #define FREE(block) scatterheap_bound_free(block)
 #else
-#define NAME "cpp_linked"
+#define NAME WAY REGISTERS
 #define MALLOC(bytes) scatterheap_malloc(&heap, bytes)
 #define FREE(block) scatterheap_free(&heap, block)
 #endif
 
 using Handle = scatterheap_handle;
 
-__global__ void allocate(const __grid_constant__ Handle heap, void **blocks, const uint32_t *sizes, uint32_t size,
-                         uint32_t n) {
+__global__ void allocate_uniform(const __grid_constant__ Handle heap, void **blocks, uint32_t size, uint32_t n) {
     const uint32_t index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index < n) {
-        blocks[index] = MALLOC(sizes != nullptr ? sizes[index] : size);
+        blocks[index] = MALLOC(size);
+    }
+}
+
+__global__ void allocate_mixed(const __grid_constant__ Handle heap, void **blocks, const uint32_t *sizes, uint32_t n) {
+    const uint32_t index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < n) {
+        blocks[index] = MALLOC(sizes[index]);
     }
 }
 
@@ -116,7 +131,10 @@ int peer_init(size_t bytes) {
 }
 
 int peer_alloc(void **blocks, const uint32_t *sizes, uint32_t size, uint32_t n, uint32_t dim, void *stream) {
-    return launch(allocate, n, dim, stream, blocks, sizes, size, n);
+    if (sizes == nullptr) {
+        return launch(allocate_uniform, n, dim, stream, blocks, size, n);
+    }
+    return launch(allocate_mixed, n, dim, stream, blocks, sizes, n);
 }
 
 int peer_free(void **blocks, uint32_t n, uint32_t dim, void *stream) {

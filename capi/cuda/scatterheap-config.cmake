@@ -6,6 +6,9 @@
 #   scatterheap::scatterheap  what the host calls (scatterheap.h): libscatterheap
 #   scatterheap::device       that, and what kernels call. It is compiled for CMAKE_CUDA_ARCHITECTURES, and makes the
 #                             target's device code relocatable. There only where CUDA is among the project's languages.
+#
+# SCATTERHEAP_REGISTERS is how many registers the device functions may have, 64 if nothing is said: a kernel has as many
+# as the function with the most of those that it is linked with.
 
 get_filename_component(_scatterheap_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
@@ -59,10 +62,12 @@ if(CMAKE_CUDA_COMPILER AND NOT TARGET scatterheap::device)
     set(_scatterheap_ptx "${_scatterheap_prefix}/share/scatterheap/scatterheap-device.sm_80.ptx")
   endif()
   set(_scatterheap_object "${CMAKE_CURRENT_BINARY_DIR}/scatterheap-device.o")
-  # 64 registers: a kernel has as many as the function with the most of those that it is linked with.
+  if(NOT DEFINED SCATTERHEAP_REGISTERS)
+    set(SCATTERHEAP_REGISTERS 64)
+  endif()
   add_custom_command(
     OUTPUT "${_scatterheap_object}"
-    COMMAND "${CMAKE_CUDA_COMPILER}" ${_scatterheap_flags} -maxrregcount=64 -Xcompiler=-fPIC -dc "${_scatterheap_ptx}"
+    COMMAND "${CMAKE_CUDA_COMPILER}" ${_scatterheap_flags} -maxrregcount=${SCATTERHEAP_REGISTERS} -Xcompiler=-fPIC -dc "${_scatterheap_ptx}"
       -o "${_scatterheap_object}"
     DEPENDS "${_scatterheap_ptx}"
     COMMENT "Compiling the device functions of scatterheap"

@@ -4,6 +4,10 @@
 //! methods of [`Heap`] that they call. The module also has the kernels that the host launches to make such heaps, and
 //! nothing else, so that it is loaded in a fraction of a second.
 //!
+//! A function that is called must keep the registers of its caller, which costs more than all else that `malloc` does. So
+//! `malloc` and `free` also come in a form that is made into inline assembly (`ptx_builder::cuda_cpp`), and calls
+//! only the slow paths.
+//!
 //! Compile it under a limit of 64 registers: a kernel that is linked with functions has as many as the function with the
 //! most, and the slow paths would take 254.
 
@@ -94,4 +98,17 @@ pub unsafe extern "C" fn scatterheap_free(heap: *const Heap, pointer: *mut u8) {
 pub unsafe extern "C" fn scatterheap_usable_size(heap: *const Heap, pointer: *const u8) -> u64 {
     // SAFETY: the caller passes the address of a heap of this device.
     unsafe { &*heap }.usable_size(pointer)
+}
+
+/// [`Heap::malloc`], to be made into inline assembly.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub extern "C" fn scatterheap_inline_malloc(heap: Heap, bytes: u64) -> *mut u8 {
+    heap.malloc(bytes)
+}
+
+/// [`Heap::free`], to be made into inline assembly.
+#[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
+pub unsafe extern "C" fn scatterheap_inline_free(heap: Heap, pointer: *mut u8) {
+    // SAFETY: the caller passes a heap of this device, and gives the block up.
+    unsafe { heap.free(pointer) }
 }

@@ -72,6 +72,17 @@ pub enum Error {
         stderr: String,
     },
 
+    /// A function of a module cannot be made into inline assembly.
+    #[error(
+        "`{function}` cannot be made into inline assembly for CUDA C++: {reason}; see `scatterheap_ptx_builder::cuda_cpp`"
+    )]
+    NotForCudaCpp {
+        /// Its name.
+        function: String,
+        /// What is not as it must be.
+        reason: String,
+    },
+
     /// A program could not be started.
     #[error("cannot start {}: {source}", program.display())]
     Start {

@@ -30,6 +30,7 @@
 mod baseline;
 mod compile;
 mod compiler;
+pub mod cuda_cpp;
 mod error;
 mod miscompilation;
 mod registers;

@@ -10,6 +10,9 @@
  * cudaMemset take their addresses. NULL means that nothing fitting is left, which the heap counts.
  *
  * A pointer that a thread of the same launch is to use must be handed over by release and acquire.
+ *
+ * Define SCATTERHEAP_INLINE before the first include and scatterheap_malloc and scatterheap_free become a part of the
+ * kernels that call them: some 900 instructions for each call, and no registers to save. See docs/cuda-cpp.md.
  */
 #ifndef SCATTERHEAP_DEVICE_CUH
 #define SCATTERHEAP_DEVICE_CUH
@@ -51,6 +54,12 @@ extern __constant__ scatterheap_handle scatterheap_bound;
  * cudaErrorInvalidValue means that the heap has no handle, and scatterheap_last_error() says why. */
 cudaError_t scatterheap_bind(scatterheap_heap *heap);
 }
+
+#ifdef SCATTERHEAP_INLINE
+#include <scatterheap/inline.cuh>
+#define scatterheap_malloc(heap, bytes) scatterheap_inline_malloc(heap, bytes)
+#define scatterheap_free(heap, block) scatterheap_inline_free(heap, block)
+#endif
 
 /* ------------------------------------------------------------------ the bound heap; NULL where none is */
 

@@ -130,6 +130,8 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     let library = prefix.join("lib");
     done(
         flags()
+            // The other way to call malloc and free.
+            .arg("-DSCATTERHEAP_INLINE")
             .arg(prefix.join("share/scatterheap/scatterheap.cu"))
             .arg(library.join("scatterheap-device.o"))
             .arg("-L")

@@ -3,6 +3,7 @@
 
 mod archive;
 mod contents;
+mod cuda_cpp;
 mod long_runs;
 mod resources;
 
@@ -64,6 +65,7 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     resources::gather(&directory)?;
+    cuda_cpp::gather(&directory)?;
     long_runs::gather(&directory)?;
     contents::gather(&built, &revision, &directory)?;
     archive::write(&directory, revision.time, &output)?;

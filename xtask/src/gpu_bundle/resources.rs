@@ -62,7 +62,7 @@ fn library() -> Result<PathBuf> {
     Ok(Path::new(target).join("release/libscatterheap.so"))
 }
 
-fn copy_sources(from: &Path, to: &Path, endings: &[&str]) -> Result<()> {
+pub fn copy_sources(from: &Path, to: &Path, endings: &[&str]) -> Result<()> {
     let entries = fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))?;
     for entry in entries {
         let file = entry?.path();

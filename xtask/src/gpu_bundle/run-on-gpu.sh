@@ -11,13 +11,15 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay
-#                      bench python resources; and long, which runs only if it is named
+#                      bench python resources cpp; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
 # The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
 # variables it takes, such as CORES and SECONDS_EACH. It may run beside other groups, in a run with another OUT.
 #
 # The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
+#
+# The group `cpp` needs nvcc of CUDA 13 and g++; with CMake it builds the example a second time.
 #
 # Runs of the soak with the same OUT add up. The exit code is 1 if anything failed.
 set -uo pipefail
@@ -297,6 +299,100 @@ if wanted resources; then
   STEP_LIMIT=150 step resources resources.txt "$command" resources --device "$device" --output "$out/resources.csv" \
     --seconds "$case_seconds" ${others[@]+"${others[@]}"} ${quick:+--quick}
   tail -n 14 "$out/resources.txt"
+fi
+
+# cpp_ratios CSV: what each way to call from CUDA C++ takes at 2^20 threads, over our own kernels.
+cpp_ratios() {
+  awk -F, '
+    $1 == "uniform" && $4 == 1048576 && ($5 == "alloc_us" || $5 == "free_us") {
+      time[$3, $5, $2] = $6; sizes[$3] = 1; ways[$2] = 1
+    }
+    END {
+      printf "%-18s %6s %10s %10s %8s %8s\n", "way", "bytes", "malloc us", "free us", "over", "over"
+      for (way in ways) for (size in sizes)
+        printf "%-18s %6d %10.1f %10.1f %8.2f %8.2f\n", way, size, time[size, "alloc_us", way], time[size, "free_us", way],
+          time[size, "alloc_us", way] / time[size, "alloc_us", "scatterheap"],
+          time[size, "free_us", way] / time[size, "free_us", "scatterheap"]
+    }' "$1" | sort -k2,2n -k1,1
+}
+
+# cpp_tests: builds and runs programs in CUDA C++, and measures what a call across the link costs.
+cpp_tests() {
+  local cpp=$here/cuda-cpp build=$out/cuda-cpp number=${device#cuda:} capability registers way name other plugins=()
+  local package=$cpp/package ptx=$cpp/package/share/scatterheap/scatterheap-device.sm_80.ptx
+  capability=$(nvidia-smi --id="$number" --query-gpu=compute_cap --format=csv,noheader | tr -d .)
+  mkdir -p "$build"
+  local compile=(nvcc -O3 -std=c++17 -arch="sm_$capability" -rdc=true -Xcompiler=-fPIC -I "$package/include")
+  local glue=$package/share/scatterheap/scatterheap.cu
+  local link=(-L "$package/lib" -lscatterheap -Xlinker "-rpath,$package/lib")
+  # Programs say cuda:0.
+  local run=(env "CUDA_VISIBLE_DEVICES=$number")
+  for registers in 64 32; do
+    step "cpp object, $registers registers" "cpp-object-$registers.txt" nvcc -arch="sm_$capability" \
+      "-maxrregcount=$registers" -Xcompiler=-fPIC -dc "$ptx" -o "$build/device-$registers.o"
+  done
+  for way in linked inlined; do
+    other=()
+    [[ $way == linked ]] || other=(-DSCATTERHEAP_INLINE)
+    for source in "$cpp/tests/kernels.cu" "$cpp/example/divisors.cu"; do
+      name=$(basename "$source" .cu)-$way
+      step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" ${other[@]+"${other[@]}"} "$source" "$glue" \
+        "$build/device-64.o" "${link[@]}" -o "$build/$name"
+      step "cpp $name" "cpp-$name.txt" "${run[@]}" "$build/$name"
+    done
+    name=drop-in-$way
+    step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" ${other[@]+"${other[@]}"} -DWITH_SCATTERHEAP \
+      "$cpp/example/drop-in.cu" "$glue" "$build/device-64.o" "${link[@]}" -o "$build/$name"
+  done
+  step "cpp build drop-in-cuda" cpp-build-drop-in-cuda.txt nvcc -O3 -std=c++17 -arch="sm_$capability" \
+    "$cpp/example/drop-in.cu" -o "$build/drop-in-cuda"
+  step "cpp drop-in-cuda" cpp-drop-in-cuda.txt "${run[@]}" "$build/drop-in-cuda"
+  other=$(sed -n 's/.*: \([0-9.]*\) ms.*/\1/p' "$out/cpp-drop-in-cuda.txt")
+  for way in linked inlined; do
+    step "cpp drop-in-$way" "cpp-drop-in-$way.txt" "${run[@]}" "$build/drop-in-$way" 65536 "${other:-0}"
+  done
+  cat "$out"/cpp-drop-in-*.txt
+  if [[ -x $(type -P cmake) ]]; then
+    step "cpp configure by CMake" cpp-cmake-configure.txt cmake -S "$cpp/example" -B "$build/cmake" \
+      "-DCMAKE_PREFIX_PATH=$package" "-DCMAKE_CUDA_ARCHITECTURES=$capability"
+    step "cpp build by CMake" cpp-cmake-build.txt cmake --build "$build/cmake" --parallel 4
+    step "cpp divisors by CMake" cpp-cmake-divisors.txt "${run[@]}" "$build/cmake/divisors"
+  else
+    skip "cpp by CMake" "there is no cmake"
+  fi
+  if [[ -x $(type -P compute-sanitizer) ]]; then
+    step "cpp memcheck" cpp-memcheck.txt "${run[@]}" compute-sanitizer --error-exitcode 9 "$build/divisors-linked" 10000
+    step "cpp memcheck inlined" cpp-memcheck-inlined.txt "${run[@]}" compute-sanitizer --error-exitcode 9 \
+      "$build/divisors-inlined" 10000
+  fi
+
+  # Under 64 registers as usual, and under 32 as our own kernels are.
+  for registers in 64 32; do
+    for way in linked inlined bound_linked bound_inlined; do
+      other=("-maxrregcount=$registers")
+      [[ $registers == 64 ]] || other+=("-DREGISTERS=\"_$registers\"")
+      [[ $way != *inlined ]] || other+=(-DSCATTERHEAP_INLINE)
+      [[ $way != bound* ]] || other+=(-DBOUND)
+      name=lib${way}_$registers.so
+      step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" -I "$cpp/benches" "${other[@]}" -shared \
+        "$cpp/benches/linked.cu" "$glue" "$build/device-$registers.o" "${link[@]}" -o "$build/$name"
+      [[ ! -s $build/$name ]] || plugins+=(--peer "$build/$name")
+    done
+  done
+  step "cpp link cost" cpp-link-cost.txt "$command" bench uniform --size 16,256 --samples 101 --heap "$heap" \
+    --device "$device" --allocator scatterheap --output "$out/cpp-link-cost" "${plugins[@]}"
+  if [[ -s $out/cpp-link-cost/latest.csv ]]; then
+    cpp_ratios "$out/cpp-link-cost/latest.csv" | tee "$out/cpp-link-cost-ratios.txt"
+  fi
+}
+if wanted cpp; then
+  if [[ $device == cpu* ]]; then
+    skip cpp "it is for GPUs"
+  elif [[ ! -x $(type -P nvcc) || ! -x $(type -P g++) ]]; then
+    skip cpp "there is no nvcc or no g++"
+  else
+    cpp_tests
+  fi
 fi
 
 echo
