@@ -1,9 +1,8 @@
 //! Device functions for CUDA C++: as inline assembly, and the module that it calls.
 //!
-//! nvcc does not inline what is in PTX, and a function that is called must save the registers that it uses, which for
-//! a function as large as `malloc` costs more than its work. Inline assembly is compiled as a part of the kernel instead. What the
-//! functions call, which never was inlined, stays in the module, is made visible there, and gets names that do
-//! not depend on the compiler.
+//! nvcc does not inline what is in PTX, and a function that is called must save and restore registers that its caller
+//! may use. Inline assembly is compiled as a part of the kernel instead. What the functions call, which never was
+//! inlined, stays in the module, is made visible there, and gets names that do not depend on the compiler.
 //!
 //! The functions must return a number of 64 bits or nothing, and take a structure of such numbers by value first and one more
 //! after it.

@@ -308,7 +308,7 @@ cpp_ratios() {
       time[$3, $5, $2] = $6; sizes[$3] = 1; ways[$2] = 1
     }
     END {
-      printf "%-18s %6s %10s %10s %8s %8s\n", "way", "bytes", "malloc us", "free us", "over", "over"
+      printf "%-18s %6s %10s %10s %8s %8s\n", "way", "bytes", "malloc us", "free us", "malloc x", "free x"
       for (way in ways) for (size in sizes)
         printf "%-18s %6d %10.1f %10.1f %8.2f %8.2f\n", way, size, time[size, "alloc_us", way], time[size, "free_us", way],
           time[size, "alloc_us", way] / time[size, "alloc_us", "scatterheap"],
@@ -318,7 +318,7 @@ cpp_ratios() {
 
 # cpp_tests: builds and runs programs in CUDA C++, and measures what a call across the link costs.
 cpp_tests() {
-  local cpp=$here/cuda-cpp build=$out/cuda-cpp number=${device#cuda:} capability registers way name other plugins=()
+  local cpp=$here/cuda-cpp build=$out/cuda-cpp number=${device#cuda:} capability registers way name other plugins=() names=scatterheap
   local package=$cpp/package ptx=$cpp/package/share/scatterheap/scatterheap-device.sm_80.ptx
   capability=$(nvidia-smi --id="$number" --query-gpu=compute_cap --format=csv,noheader | tr -d .)
   mkdir -p "$build"
@@ -376,16 +376,20 @@ cpp_tests() {
       name=lib${way}_$registers.so
       step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" -I "$cpp/benches" "${other[@]}" -shared \
         "$cpp/benches/linked.cu" "$glue" "$build/device-$registers.o" "${link[@]}" -o "$build/$name"
-      [[ ! -s $build/$name ]] || plugins+=(--peer "$build/$name")
+      if [[ -s $build/$name ]]; then
+        plugins+=(--peer "$build/$name")
+        [[ $registers == 64 ]] && names+=,$way || names+=,${way}_$registers
+      fi
     done
   done
   step "cpp link cost" cpp-link-cost.txt "$command" bench uniform --size 16,256 --samples 101 --heap "$heap" \
-    --device "$device" --allocator scatterheap --output "$out/cpp-link-cost" "${plugins[@]}"
+    --device "$device" --allocator "$names" --output "$out/cpp-link-cost" "${plugins[@]}"
   if [[ -s $out/cpp-link-cost/latest.csv ]]; then
     cpp_ratios "$out/cpp-link-cost/latest.csv" | tee "$out/cpp-link-cost-ratios.txt"
   fi
 }
 if wanted cpp; then
+  [[ -x $(type -P nvcc) ]] || PATH=$PATH:/usr/local/cuda/bin
   if [[ $device == cpu* ]]; then
     skip cpp "it is for GPUs"
   elif [[ ! -x $(type -P nvcc) || ! -x $(type -P g++) ]]; then
