@@ -97,7 +97,7 @@ static Handle handle;
 static void take_handle() {
     handle = heap->handle();
 #ifdef BOUND
-    heap->bind();
+    scatterheap::bind(*heap);
 #endif
 }
 

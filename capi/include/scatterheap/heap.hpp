@@ -81,19 +81,6 @@ public:
 
     scatterheap_heap *get() const { return heap; }
 
-#ifdef __CUDACC__
-    /* Makes it the bound heap of the current device. */
-    void bind() const {
-        const cudaError_t status = scatterheap_bind(heap);
-        if (status == cudaErrorInvalidValue) {
-            throw Error(scatterheap_last_error());
-        }
-        if (status != cudaSuccess) {
-            throw Error(std::string("the heap cannot be bound: ") + cudaGetErrorString(status));
-        }
-    }
-#endif
-
 private:
     std::size_t listed(scatterheap_block *blocks, std::size_t room) const {
         const std::size_t count = scatterheap_heap_blocks(heap, blocks, room);
@@ -107,18 +94,29 @@ private:
 };
 
 #ifdef __CUDACC__
+/* Makes a heap the bound one of the current device, which must be the heap's. */
+inline void bind(const Heap &heap) {
+    const cudaError_t status = scatterheap_bind(heap.get());
+    if (status == cudaErrorInvalidValue) {
+        throw Error(scatterheap_last_error());
+    }
+    if (status != cudaSuccess) {
+        throw Error(std::string("the heap cannot be bound: ") + cudaGetErrorString(status));
+    }
+}
+
 /* A heap that is the bound one of the current device as long as this is. */
 class BoundHeap : public Heap {
 public:
     explicit BoundHeap(const std::string &options, const std::string &device = "cuda:0") : Heap(options, device) {
-        bind();
+        bind(*this);
     }
 
     ~BoundHeap() { scatterheap_bind(nullptr); }
 
     void reset() {
         Heap::reset();
-        bind();
+        bind(*this);
     }
 };
 #endif

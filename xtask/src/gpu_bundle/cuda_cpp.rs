@@ -1,11 +1,13 @@
 //! What the group `cpp` needs: the package for CUDA C++, without an object, which the GPU server's nvcc makes; and programs.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
 use super::resources::copy_sources;
 use crate::cuda_package;
+use crate::process::run;
 use crate::toolchain::workspace;
 
 /// Sources by the directory that they come from, that which they go to, and the ends of their names.
@@ -19,13 +21,11 @@ const SOURCES: [(&str, &str, &[&str]); 4] = [
 /// Builds and copies everything into the directory of the bundle.
 pub fn gather(directory: &Path) -> Result<()> {
     let directory = directory.join("cuda-cpp");
-    cuda_package::gather(&directory.join("package"), false, &["none".to_owned()])?;
-    let library = directory.join("package/lib/libscatterheap.so");
-    crate::process::run(
-        std::process::Command::new("strip")
-            .arg("--strip-unneeded")
-            .arg(library),
-    )?;
+    let package = directory.join("package");
+    cuda_package::gather(&package, false, &["none".to_owned()])?;
+    run(Command::new("strip")
+        .arg("--strip-unneeded")
+        .arg(package.join("lib/libscatterheap.so")))?;
     for (from, to, endings) in SOURCES {
         copy_sources(&workspace().join(from), &directory.join(to), endings)?;
     }
