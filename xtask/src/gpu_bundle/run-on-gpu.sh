@@ -367,20 +367,19 @@ cpp_tests() {
   fi
 
   # Under 64 registers as usual, and under 32 as our own kernels are.
-  for registers in 64 32; do
-    for way in linked inlined bound_linked bound_inlined; do
-      other=("-maxrregcount=$registers")
-      [[ $registers == 64 ]] || other+=("-DREGISTERS=\"_$registers\"")
-      [[ $way != *inlined ]] || other+=(-DSCATTERHEAP_INLINE)
-      [[ $way != bound* ]] || other+=(-DBOUND)
-      name=lib${way}_$registers.so
-      step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" -I "$cpp/benches" "${other[@]}" -shared \
-        "$cpp/benches/linked.cu" "$glue" "$build/device-$registers.o" "${link[@]}" -o "$build/$name"
-      if [[ -s $build/$name ]]; then
-        plugins+=(--peer "$build/$name")
-        [[ $registers == 64 ]] && names+=,$way || names+=,${way}_$registers
-      fi
-    done
+  for name in linked inlined bound_linked bound_inlined linked_32 inlined_32; do
+    registers=64
+    other=()
+    [[ $name != *_32 ]] || registers=32 other+=('-DREGISTERS="_32"')
+    [[ $name != *inlined* ]] || other+=(-DSCATTERHEAP_INLINE)
+    [[ $name != bound* ]] || other+=(-DBOUND)
+    step "cpp build plug-in $name" "cpp-build-plug-in-$name.txt" "${compile[@]}" "-maxrregcount=$registers" \
+      -I "$cpp/benches" ${other[@]+"${other[@]}"} -shared "$cpp/benches/linked.cu" "$glue" "$build/device-$registers.o" \
+      "${link[@]}" -o "$build/lib$name.so"
+    if [[ -s $build/lib$name.so ]]; then
+      plugins+=(--peer "$build/lib$name.so")
+      names+=,$name
+    fi
   done
   step "cpp link cost" cpp-link-cost.txt "$command" bench uniform --size 16,256 --samples 101 --heap "$heap" \
     --device "$device" --allocator "$names" --output "$out/cpp-link-cost" "${plugins[@]}"
