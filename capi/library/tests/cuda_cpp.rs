@@ -94,19 +94,22 @@ fn programs_in_cuda_cpp_are_built_and_run() {
 
 /// A program that calls everything, built as the guide says for who has no `CMake`.
 fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kernels.cu");
     let ptx = directory.join("kernels.ptx");
-    let flags = || {
+    let documented = directory.join("documented.cu");
+    fs::write(&documented, documented_programs()).expect("written");
+    let flags = |source: &Path| {
         let mut command = Command::new(nvcc);
         command
             .arg(format!("-arch=sm_{}", architecture()))
             .args(["-std=c++17", "-rdc=true", "-Werror=all-warnings"])
             .args(["-Xcompiler=-Wall,-Wextra", "-I"])
             .arg(prefix.join("include"))
-            .arg(&source);
+            .arg(source);
         command
     };
-    done(flags().arg("-ptx").arg("-o").arg(&ptx));
+    done(flags(&documented).arg("-ptx").arg("-o").arg(&ptx));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kernels.cu");
+    done(flags(&source).arg("-ptx").arg("-o").arg(&ptx));
     let code = fs::read_to_string(&ptx).expect("compiled");
     let foreign = code
         .lines()
@@ -129,7 +132,7 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     let program = directory.join("kernels");
     let library = prefix.join("lib");
     done(
-        flags()
+        flags(&source)
             // The other way to call malloc and free.
             .arg("-DSCATTERHEAP_INLINE")
             .arg(prefix.join("share/scatterheap/scatterheap.cu"))
@@ -141,6 +144,17 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
             .arg(&program),
     );
     run(&program, &[]);
+}
+
+/// The program in the guide, and the kernel in the README.
+fn documented_programs() -> String {
+    let block = |page: &str| {
+        let text = fs::read_to_string(root().join(page)).expect("a page");
+        let after = text.split_once("```cuda\n").expect("a program").1;
+        after.split_once("```").expect("its end").0.to_owned()
+    };
+    let (guide, readme) = (block("docs/cuda-cpp.md"), block("README.md"));
+    format!("{guide}\nnamespace readme {{\n{readme}}}\n")
 }
 
 /// The example, whose project finds the package.
