@@ -13,6 +13,7 @@
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![allow(clippy::missing_safety_doc, reason = "the crate says what they share")]
+#![allow(clippy::must_use_candidate, reason = "other languages call them")]
 #![allow(
     clippy::cast_possible_truncation,
     reason = "devices have 64-bit addresses"

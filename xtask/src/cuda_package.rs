@@ -1,6 +1,7 @@
 //! `cargo xtask cuda-package`: what programs in C and CUDA C++ are built with: headers, the library of the host, the device
-//! functions as PTX and as an object, and the CMake package.
+//! functions as PTX and as an object, and what `CMake` finds them by.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +20,7 @@ const ARCHITECTURES: &str = "80,86,89,90,100,120";
 const COMPILED_BY: &str = "#scatterheap-capi@";
 const PTX: &str = "scatterheap-device.";
 
-/// Build what C and CUDA C++ programs need: headers, libraries and the CMake package
+/// Build what programs in C and CUDA C++ need: headers, libraries and the package for `find_package`
 #[derive(clap::Args, Debug)]
 pub struct PackageArguments {
     /// The directory to write to [default: target/scatterheap-cuda]
@@ -98,7 +99,7 @@ impl Built {
         let mut found: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
         found.retain(|file| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(PTX) && name.ends_with(".ptx")
+            name.starts_with(PTX) && file.extension() == Some(OsStr::new("ptx"))
         });
         ensure!(!found.is_empty(), "no PTX in {}", self.code.display());
         Ok(found)
@@ -113,11 +114,8 @@ impl Built {
             self.code = text(&message["out_dir"]).into();
         }
         let files = message["filenames"].as_array();
-        let library = files.into_iter().flatten().map(text);
-        if let Some(library) = library
-            .into_iter()
-            .find(|name| name.ends_with("/libscatterheap.so"))
-        {
+        let mut files = files.into_iter().flatten().map(text);
+        if let Some(library) = files.find(|name| name.ends_with("/libscatterheap.so")) {
             self.library = library.into();
         }
     }

@@ -37,7 +37,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and checking needs: the kernel compiler, CUDA's compiler, CMake and maturin
+    /// Install what building and checking needs: the compilers of kernels, maturin and others
     Setup,
     /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
     Demo,

@@ -110,10 +110,9 @@ fn install_nightly() -> Result<()> {
 
 /// Makes sure that our own CUDA compiler is there in the pinned versions.
 fn install_cuda() -> Result<()> {
-    let pinned: String = CUDA_PACKAGES
-        .iter()
+    let pinned = CUDA_PACKAGES
         .map(|(package, version)| format!("{package}=={version}\n"))
-        .collect();
+        .concat();
     // Written last, so an interrupted setup begins again.
     let note = cuda_tools().join("packages.txt");
     if fs::read_to_string(&note).is_ok_and(|installed| installed == pinned) {

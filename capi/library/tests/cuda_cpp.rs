@@ -129,6 +129,11 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     ];
     assert!(called.iter().eq(&ours), "{called:?}");
 
+    // malloc and free, for two baselines: each asks once which lanes came together.
+    let inlined = prefix.join("include/scatterheap/inline.cuh");
+    let inlined = fs::read_to_string(inlined).expect("made with the package");
+    assert_eq!(inlined.matches("activemask.b32").count(), 4);
+
     let program = directory.join("kernels");
     let library = prefix.join("lib");
     done(
