@@ -15,7 +15,7 @@ use std::{env, thread};
 use scatterheap::KernelSource;
 use scatterheap::embedded::KERNELS;
 use scatterheap::kernels::{
-    blocks, churn, divergent, exchange, exhaust, grow, growth, hardening, initialise, litmus,
+    blocks, churn, divergent, each, exchange, exhaust, grow, growth, hardening, initialise, litmus,
     misuse, overlap, replay, soak, starve,
 };
 use scatterheap::simt::kernel::Kernel;
@@ -94,7 +94,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 29] = [
+const ENTRIES: [&str; 31] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -102,6 +102,8 @@ const ENTRIES: [&str; 29] = [
     blocks::CheckAndFree::NAME,
     churn::Churn::NAME,
     divergent::Divergent::NAME,
+    each::MallocEach::NAME,
+    each::FreeEach::NAME,
     exchange::Exchange::NAME,
     exchange::EmptyMailboxes::NAME,
     exhaust::Exhaust::NAME,
@@ -127,7 +129,9 @@ const ENTRIES: [&str; 29] = [
 ];
 
 /// The kernels that come with the device functions: what the host needs for a heap.
-const ENTRIES_OF_DEVICE: [&str; 6] = [
+const ENTRIES_OF_DEVICE: [&str; 8] = [
+    each::MallocEach::NAME,
+    each::FreeEach::NAME,
     growth::Admit::NAME,
     growth::Retract::NAME,
     growth::TryMapping::NAME,
@@ -136,8 +140,8 @@ const ENTRIES_OF_DEVICE: [&str; 6] = [
     initialise::Initialise::NAME,
 ];
 
-/// Functions that other languages call: those of `device/src/lib.rs`.
-const EXPORTS: [&str; 7] = [
+/// Functions that other languages call: those of `device/src/lib.rs` and `device/src/numba.rs`.
+const EXPORTS: [&str; 14] = [
     "scatterheap_malloc",
     "scatterheap_malloc_tagged",
     "scatterheap_calloc",
@@ -145,6 +149,13 @@ const EXPORTS: [&str; 7] = [
     "scatterheap_aligned_alloc",
     "scatterheap_free",
     "scatterheap_usable_size",
+    "scatterheap_numba_malloc",
+    "scatterheap_numba_malloc_tagged",
+    "scatterheap_numba_calloc",
+    "scatterheap_numba_realloc",
+    "scatterheap_numba_aligned_alloc",
+    "scatterheap_numba_free",
+    "scatterheap_numba_usable_size",
 ];
 
 /// Opcodes, as (beginning, end), without which the heap's happens-before edges are not there. That

@@ -25,6 +25,8 @@ extern crate scatterheap_kernels as _;
 #[cfg(target_arch = "nvptx64")]
 extern crate scatterheap_simt as simt;
 
+pub mod numba;
+
 use core::alloc::Layout;
 use heap::Heap;
 

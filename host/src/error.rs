@@ -124,6 +124,11 @@ pub enum Error {
         /// The log of its compiler.
         log: String,
     },
+    /// Machine code is for GPUs.
+    #[error(
+        "modules of PTX were to be linked for the device `cpu`, which runs no PTX: link them for a GPU"
+    )]
+    NothingToLinkFor,
     /// A module does not have a kernel.
     #[error(
         "kernel `{0}` was launched, but no loaded module has it: load the module that was built with it"

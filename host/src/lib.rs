@@ -16,6 +16,7 @@ pub mod exhaustion;
 pub mod growth;
 mod hardening;
 pub mod heap;
+pub mod heat_map;
 pub mod litmus;
 pub mod memory;
 pub mod replay;

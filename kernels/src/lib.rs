@@ -27,6 +27,8 @@ pub mod blocks;
 pub mod churn;
 #[cfg(feature = "entry-points")]
 pub mod divergent;
+#[cfg(feature = "heaps")]
+pub mod each;
 #[cfg(feature = "entry-points")]
 pub mod exchange;
 #[cfg(feature = "entry-points")]

@@ -37,6 +37,13 @@ impl DeviceHeap {
         Ok(Arc::new(Self(options.build(&device)?)))
     }
 
+    /// The heap itself, for other bindings. Their calls keep the CUDA context of the calling thread by
+    /// [`KeptContext`].
+    #[must_use]
+    pub fn heap(&self) -> &Heap {
+        &self.0
+    }
+
     /// What kernels get.
     ///
     /// # Errors
@@ -120,7 +127,11 @@ impl DeviceHeap {
 }
 
 /// The device of a selector, with the kernels that heaps need: opened once, and kept as long as the process.
-fn device(selector: &Selector) -> Result<Device> {
+///
+/// # Errors
+///
+/// If there is no such device, or it cannot load the kernels.
+pub fn device(selector: &Selector) -> Result<Device> {
     static OPEN: Mutex<Vec<(Selector, Device)>> = Mutex::new(Vec::new());
     let mut open = OPEN.lock();
     if let Some((_, device)) = open.iter().find(|(known, _)| known == selector) {

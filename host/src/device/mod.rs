@@ -339,6 +339,18 @@ impl Device {
         either!(self, device => device.load_module(ptx))
     }
 
+    /// Compiles modules of PTX and links them, so that they may call each other's functions. Gives machine code for this
+    /// GPU (a "cubin"), which any program can load that uses it. A kernel that is linked has as many registers as the
+    /// function with the most, so all are compiled under a limit of `registers`; 64 lets 1024 threads run on a
+    /// multiprocessor at once.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses them, or this is the CPU.
+    pub fn link(&self, modules: &[&str], registers: u32) -> Result<Vec<u8>> {
+        either!(self, device => device.link(modules, registers))
+    }
+
     /// Launches a kernel; it may still run when this returns (a CPU has run it by then).
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A heap on a device.
 
 mod builder;
+mod each;
 mod global;
 
 pub use builder::HeapBuilder;

@@ -161,6 +161,11 @@ impl Cpu {
         Ok(())
     }
 
+    #[expect(clippy::unused_self, reason = "the same signature as that of GPUs")]
+    pub fn link(&self, _modules: &[&str], _registers: u32) -> Result<Vec<u8>> {
+        Err(Error::NothingToLinkFor)
+    }
+
     pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
         self.pool()?;
         let start = Instant::now();

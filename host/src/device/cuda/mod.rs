@@ -340,6 +340,11 @@ impl Cuda {
         Ok(())
     }
 
+    pub fn link(&self, modules: &[&str], registers: u32) -> Result<Vec<u8>> {
+        self.enter()?;
+        module::link(modules, registers)
+    }
+
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.launch_on::<K>(0, grid, arguments) }

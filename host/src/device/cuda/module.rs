@@ -27,7 +27,7 @@ const DEFAULT_REGISTERS: u32 = 64;
 pub(super) fn load(ptx: &str) -> Result<Vec<CUmodule>> {
     let mut modules = Vec::new();
     for (registers, part) in by_registers(ptx) {
-        match link(&part, registers) {
+        match link(&[&part], registers).and_then(|image| load_image(&image)) {
             Ok(module) => modules.push(module),
             Err(error) => {
                 unload(&modules);
@@ -107,14 +107,21 @@ impl Drop for Link {
     }
 }
 
-/// Compiles PTX under a limit of registers, and links it.
-fn link(ptx: &str, registers: u32) -> Result<CUmodule> {
-    let source = CString::new(ptx).map_err(|_| Error::PtxRejected {
-        message: "not text".into(),
-        log: "the module contains a zero byte".into(),
-    })?;
+/// Compiles modules of PTX under a limit of registers, and links them: machine code for the GPU of the current context.
+///
+/// # Errors
+///
+/// If one is no text, or the driver's compiler or linker refuses them: then with its log.
+pub(super) fn link(modules: &[&str], registers: u32) -> Result<Vec<u8>> {
+    let source = |ptx: &&str| {
+        CString::new(*ptx).map_err(|_| Error::PtxRejected {
+            message: "not text".into(),
+            log: "the module contains a zero byte".into(),
+        })
+    };
+    let sources = modules.iter().map(source).collect::<Result<Vec<_>>>()?;
     let mut log = vec![0_u8; LOG_BYTES];
-    let linked = link_into(&source, registers, &mut log);
+    let linked = link_logged(&sources, registers, &mut log);
     linked.map_err(|error| {
         let end = log.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
         Error::PtxRejected {
@@ -124,11 +131,11 @@ fn link(ptx: &str, registers: u32) -> Result<CUmodule> {
     })
 }
 
-fn link_into(
-    source: &CString,
+fn link_logged(
+    sources: &[CString],
     registers: u32,
     log: &mut [u8],
-) -> std::result::Result<CUmodule, DriverError> {
+) -> std::result::Result<Vec<u8>, DriverError> {
     let mut options = [
         Jit::CU_JIT_MAX_REGISTERS,
         Jit::CU_JIT_ERROR_LOG_BUFFER,
@@ -144,26 +151,38 @@ fn link_into(
     unsafe { sys::cuLinkCreate_v2(3, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut state) }
         .result()?;
     let link = Link(state);
-    // SAFETY: the text ends with its zero byte, which counts; there are no more options.
-    unsafe {
-        sys::cuLinkAddData_v2(
-            link.0,
-            sys::CUjitInputType::CU_JIT_INPUT_PTX,
-            source.as_ptr().cast_mut().cast(),
-            source.as_bytes_with_nul().len(),
-            c"scatterheap.ptx".as_ptr(),
-            0,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-        )
+    for source in sources {
+        // SAFETY: the text ends with its zero byte, which counts; there are no more options.
+        unsafe {
+            sys::cuLinkAddData_v2(
+                link.0,
+                sys::CUjitInputType::CU_JIT_INPUT_PTX,
+                source.as_ptr().cast_mut().cast(),
+                source.as_bytes_with_nul().len(),
+                c"scatterheap.ptx".as_ptr(),
+                0,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        }
+        .result()?;
     }
-    .result()?;
     let (mut image, mut bytes) = (std::ptr::null_mut(), 0);
-    // SAFETY: writes where the image is and how long; the image lives as long as the link.
+    // SAFETY: writes where the image is and how long.
     unsafe { sys::cuLinkComplete(link.0, &raw mut image, &raw mut bytes) }.result()?;
+    // SAFETY: the image has so many bytes, and is there until the link is dropped.
+    Ok(unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) }.to_vec())
+}
+
+/// Loads machine code into the current context.
+fn load_image(image: &[u8]) -> Result<CUmodule> {
     let mut module = std::ptr::null_mut();
-    // SAFETY: the image is there until the link is dropped, and the driver copies it.
-    unsafe { sys::cuModuleLoadData(&raw mut module, image) }.result()?;
+    // SAFETY: the image is whole, as the linker made it, and the driver copies it.
+    let loaded = unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) }.result();
+    loaded.map_err(|error| Error::Driver {
+        action: "load linked kernels",
+        message: text(error),
+    })?;
     Ok(module)
 }
 
