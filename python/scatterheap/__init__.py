@@ -1,6 +1,16 @@
-"""Memory that the host allocates on a GPU, or on the CPU where there is none.
+"""Heaps from which kernels allocate, and memory that the host allocates: on a GPU, or on the CPU where there is none.
+
+A ``Heap`` is for threads of kernels. Those of Numba have its functions from ``scatterheap.numba``, those of CuPy from
+``scatterheap.cupy.module``; a ``Snapshot`` tells what it holds.
 
 >>> import scatterheap
+>>> with scatterheap.Heap("64MiB", "cpu") as heap:
+...     addresses = heap.malloc_each([16, 1000])
+...     heap.occupancy()["used_blocks"]
+2
+
+The rest is memory that the host allocates.
+
 >>> memory = scatterheap.Resource("cpu", "statistics,caching")
 >>> with scatterheap.Block(memory, 1000) as block:
 ...     memory.statistics()["live_bytes"]
@@ -47,8 +57,10 @@ from ._native import Resource, __version__, configure_default, default_resource,
 from .arena import Arena
 from .block import Block
 from .errors import Error, OutOfMemory
+from .heap import Heap
 from .maps import Fragmentation, fragmentation, plot
 from .pool import Pool
+from .snapshot import PageUse, Snapshot
 from .tracking import Tracker
 
 __all__ = [
@@ -56,9 +68,12 @@ __all__ = [
     "Block",
     "Error",
     "Fragmentation",
+    "Heap",
     "OutOfMemory",
+    "PageUse",
     "Pool",
     "Resource",
+    "Snapshot",
     "Tracker",
     "__version__",
     "configure_default",

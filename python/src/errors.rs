@@ -11,14 +11,23 @@ static OUT_OF_MEMORY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The exception for an error: `scatterheap.OutOfMemory`, or `scatterheap.Error` for all else.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
-    let (place, name) = if error.is_out_of_memory() {
+    make(py, error.is_out_of_memory(), error.to_string())
+}
+
+/// `scatterheap.Error` with this text.
+pub fn of_text(py: Python<'_>, text: &str) -> PyErr {
+    make(py, false, text.to_owned())
+}
+
+fn make(py: Python<'_>, is_out_of_memory: bool, text: String) -> PyErr {
+    let (place, name) = if is_out_of_memory {
         (&OUT_OF_MEMORY, "OutOfMemory")
     } else {
         (&ERROR, "Error")
     };
     match place.import(py, "scatterheap.errors", name) {
-        Ok(kind) => PyErr::from_type(kind.clone(), error.to_string()),
+        Ok(kind) => PyErr::from_type(kind.clone(), text),
         // The module was loaded without its package.
-        Err(_) => PyRuntimeError::new_err(error.to_string()),
+        Err(_) => PyRuntimeError::new_err(text),
     }
 }

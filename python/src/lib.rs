@@ -1,4 +1,4 @@
-//! `scatterheap._native`: memory resources as Python objects. It also exports the C interface, whose functions
+//! `scatterheap._native`: heaps and memory resources as Python objects. It also exports the C interface, whose functions
 //! `scatterheap.torch` hands to `PyTorch`, so that both use the same default resources.
 
 #![allow(
@@ -6,19 +6,29 @@
     reason = "what Python sees is documented; the macros make more"
 )]
 
+mod code;
 mod errors;
+mod heap;
+mod picture;
 mod resource;
+mod snapshot;
 
 use pyo3::prelude::*;
 
-/// Memory resources of scatterheap. Use the package `scatterheap` instead.
+/// Heaps and memory resources of scatterheap. Use the package `scatterheap` instead.
 #[pymodule]
 mod _native {
     use pyo3::prelude::*;
     use std::os::raw::c_int;
 
     #[pymodule_export]
+    use crate::code::{device_functions, link};
+    #[pymodule_export]
+    use crate::heap::Heap;
+    #[pymodule_export]
     use crate::resource::Resource;
+    #[pymodule_export]
+    use crate::snapshot::Snapshot;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

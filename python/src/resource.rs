@@ -30,7 +30,7 @@ impl Resource {
 
     fn get(&self) -> capi::Result<Arc<capi::Resource>> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        inner.clone().ok_or(capi::Error::Destroyed)
+        inner.clone().ok_or(capi::Error::Destroyed("resource"))
     }
 
     /// Gives the memory back, unless that was done.

@@ -2,10 +2,36 @@
 
 import unittest
 
+import numpy as np
+
 import scatterheap
 import scatterheap.cupy
 from devices import require_gpu, require_module
 from scatterheap.cupy import Allocator
+
+
+LISTS = """
+// Each thread keeps a block of its size, filled with its number.
+extern "C" __global__ void keep(void* heap, unsigned long long* blocks, const unsigned* sizes, int count) {
+    int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count) return;
+    unsigned* block = (unsigned*)scatterheap_malloc(heap, sizes[thread] * sizeof(unsigned));
+    for (unsigned index = 0; block && index < sizes[thread]; ++index) block[index] = thread;
+    blocks[thread] = (unsigned long long)block;
+}
+
+// Each thread verifies its block, and frees it.
+extern "C" __global__ void release(void* heap, unsigned long long* blocks, const unsigned* sizes, int count, int* wrong) {
+    int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread >= count) return;
+    unsigned* block = (unsigned*)blocks[thread];
+    block = (unsigned*)scatterheap_realloc(heap, block, 2 * sizes[thread] * sizeof(unsigned));
+    for (unsigned index = 0; index < sizes[thread]; ++index)
+        if (block[index] != thread) atomicAdd(wrong, 1);
+    if (scatterheap_usable_size(heap, block) < 2 * sizes[thread] * sizeof(unsigned)) atomicAdd(wrong, 1);
+    scatterheap_free(heap, block);
+}
+"""
 
 
 class FakeStream:
@@ -47,6 +73,28 @@ class OnAGpu(unittest.TestCase):
             self.compute(cupy, allocator)
         finally:
             cupy.cuda.set_allocator(before)
+
+    def test_kernels_allocate_and_free(self):
+        require_gpu("CuPy's kernels")
+        cupy = require_module("cupy", "CuPy's kernels")
+        module = scatterheap.cupy.module(LISTS)
+        keep, release = module.get_function("keep"), module.get_function("release")
+        count = 10_000
+        sizes = cupy.arange(count, dtype=cupy.uint32) % 500 + 1
+        blocks, wrong = cupy.zeros(count, cupy.uint64), cupy.zeros(1, cupy.int32)
+        grid = ((count + 255) // 256,)
+        with scatterheap.Heap("64MiB", "cuda:0") as heap:
+            keep(grid, (256,), (heap.address, blocks, sizes, np.int32(count)))
+            live, addresses = heap.snapshot().live, cupy.asnumpy(blocks)
+            order = np.argsort(addresses)
+            np.testing.assert_array_equal(live["address"], addresses[order])
+            self.assertTrue((live["bytes"] >= 4 * cupy.asnumpy(sizes)[order]).all())
+            release(grid, (256,), (heap.address, blocks, sizes, np.int32(count), wrong))
+            self.assertEqual((heap.occupancy()["used_blocks"], int(wrong[0])), (0, 0))
+        with self.assertRaisesRegex(scatterheap.Error, "NVRTC cannot compile"):
+            scatterheap.cupy.module("int kernel")
+        with self.assertRaisesRegex(scatterheap.Error, "refused"):
+            scatterheap.cupy.module('extern "C" __device__ void missing(); extern "C" __global__ void call() { missing(); }')
 
     def compute(self, cupy, allocator):
         values = cupy.arange(1_000_000, dtype=cupy.float32)

@@ -28,6 +28,25 @@ class Examples(unittest.TestCase):
             self.assertRegex(ran.stdout, r"\d+\.\d% fragmented")
             self.assertTrue(file.read_text().startswith("<svg"))
 
+    def test_a_map_of_a_heap(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory, "map.png")
+            ran = self.run_example("heap_map.py", str(file))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertIn("Snapshot(2000 blocks", ran.stdout)
+            self.assertIn("0 blocks are left", ran.stdout)
+            self.assertTrue(file.read_bytes().startswith(b"\x89PNG"))
+
+    def test_kernels_of_numba_and_cupy(self):
+        for name, module in [("numba_neighbours.py", "numba_cuda"), ("cupy_table.py", "cupy")]:
+            with self.subTest(example=name):
+                require_gpu(name)
+                if importlib.util.find_spec(module) is None:
+                    skip(name, f"{module} is not installed")
+                ran = self.run_example(name, "3000")
+                self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+                self.assertRegex(ran.stdout, "the same, and 0 blocks are left")
+
     def test_training_refuses_what_makes_no_sense(self):
         for arguments, text in [
             (["--steps", "3"], "use more"),

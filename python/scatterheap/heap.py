@@ -1,0 +1,155 @@
+"""A heap from which kernels allocate."""
+
+import operator
+
+import numpy as np
+
+from . import _native
+from .errors import Error
+from .snapshot import Snapshot
+
+
+class Heap:
+    """A heap in a device's memory, from which threads of kernels allocate and free.
+
+    >>> heap = scatterheap.Heap(64 << 20)           # bytes, or a text such as "64MiB"
+    >>> kernel[blocks, threads](heap.address, ...)  # with the functions of scatterheap.numba
+    >>> heap.snapshot().occupancy["used_blocks"]
+
+    ``device`` is ``"auto"`` (a GPU if there is one), ``"cpu"`` or ``"cuda:0"``. ``max_capacity`` reserves addresses for a
+    heap that grows: ``growth="between-launches"`` by ``grow`` and ``attend``, or ``growth="live"`` by itself while kernels
+    run. ``count_bytes`` counts what was asked for, which tells the loss by rounding. ``harden`` has modes that find
+    misuse: ``"red-zones,poison,zero,quarantine,trap,tags"``, or some of these.
+
+    It is in the GPU's primary context, which Numba, CuPy and PyTorch use too. It must outlive the kernels that use it.
+    """
+
+    def __init__(
+        self, capacity="256MiB", device="auto", *, max_capacity=None, growth=None, count_bytes=False, harden=()
+    ):
+        words = [_size(capacity, "capacity")]
+        if max_capacity is not None:
+            words.append(f"max={_size(max_capacity, 'max_capacity')}")
+        if growth is not None:
+            words.append(f"growth={growth}")
+        modes = harden.split(",") if isinstance(harden, str) else list(harden)
+        if modes:
+            words.append("harden=" + "+".join(mode.strip() for mode in modes))
+        if count_bytes:
+            words.append("count-bytes")
+        self._native = _native.Heap(device, ",".join(words))
+
+    @property
+    def address(self):
+        """What kernels are given for the heap: the first argument of each device function. It stays the same when
+        the heap is reset or grows."""
+        return self._native.address
+
+    @property
+    def device(self):
+        """Its device, such as ``cpu`` or ``cuda:0``."""
+        return self._native.device
+
+    @property
+    def is_gpu(self):
+        """Whether the device is a GPU; else the heap is in the host's memory."""
+        return self._native.is_gpu
+
+    @property
+    def capacity(self):
+        """Bytes that can be allocated."""
+        return self._native.capacity
+
+    @property
+    def max_capacity(self):
+        """Bytes that can be allocated once the heap has grown as far as it may."""
+        return self._native.max_capacity
+
+    def malloc_each(self, sizes):
+        """Allocates a block of each size, by one launch with a thread for each. Returns an array of addresses, 0
+        where nothing fitting was left."""
+        sizes = _numbers(sizes, "sizes")
+        return np.frombuffer(self._native.malloc_each(sizes.tobytes()), dtype=np.uint64)
+
+    def free_each(self, addresses):
+        """Frees the blocks at these addresses; 0 is none. What is no block is refused and counted."""
+        self._native.free_each(_numbers(addresses, "addresses").tobytes())
+
+    def malloc(self, size):
+        """Allocates a block, on the calling thread: for heaps on the CPU. Returns its address, 0 if nothing fitting is
+        left."""
+        return self._native.malloc(size)
+
+    def free(self, address):
+        """Frees a block, on the calling thread: for heaps on the CPU."""
+        self._native.free(address)
+
+    def snapshot(self):
+        """What the heap holds, after all launches."""
+        return Snapshot(self._native.snapshot())
+
+    def occupancy(self):
+        """How full it is, after all launches: see ``Snapshot.occupancy``."""
+        return self.snapshot().occupancy
+
+    def map(self, file=None):
+        """Draws what it holds, after all launches: see ``Snapshot.map``."""
+        return self.snapshot().map(file)
+
+    def reset(self):
+        """Makes it empty, after all launches; all blocks are gone."""
+        self._native.reset()
+
+    def grow(self, size):
+        """Makes it larger by at least so many bytes, after all launches. Blocks stay where they are. Returns the
+        capacity."""
+        return self._native.grow(size)
+
+    def attend(self):
+        """Between launches: makes a heap larger whose requests found nothing in the last one. Returns the capacity."""
+        return self._native.attend()
+
+    def close(self):
+        """Gives the memory back to the device. No kernel may use the heap any more."""
+        self._native.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"Heap(capacity={self.capacity}, device={self.device!r})"
+
+
+def _size(value, name):
+    """A size as the native part reads it."""
+    if isinstance(value, str):
+        if "," not in value:
+            return value
+    else:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            number = -1
+        if number >= 0:
+            return str(number)
+    raise Error(f"{value!r} was given for {name}, but that is a number of bytes, or a text such as '64MiB': give one of these")
+
+
+def _numbers(values, name):
+    """64-bit numbers as an array."""
+    bad = Error(f"{name} must be whole numbers from 0 on, in a list or an array of NumPy: give these")
+    if not isinstance(values, np.ndarray):
+        # NumPy makes fractions of a list with integers of several types.
+        try:
+            values = [operator.index(value) for value in values]
+        except TypeError:
+            raise bad from None
+        if any(not 0 <= value < 1 << 64 for value in values):
+            raise bad
+        values = np.array(values, dtype=np.uint64)
+    if values.dtype.kind not in "ui" or (values.dtype.kind == "i" and (values < 0).any()):
+        raise bad
+    return np.ascontiguousarray(values, dtype=np.uint64).ravel()
