@@ -1,6 +1,7 @@
 """Makes a virtual environment that sees what this Python has, such as PyTorch and CuPy, and installs a wheel into it,
-without a network: python3 fresh-environment.py WHEEL DIRECTORY
+without a network: python3 fresh-environment.py WHEEL DIRECTORY [NUMBA]
 
+NUMBA is an archive with Numba for CPython 3.12, which is unpacked if this is one and has none.
 Works where Python was installed without `ensurepip` or is in a virtual environment itself.
 """
 
@@ -9,8 +10,21 @@ import site
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
+
+
+def add_numba(python, packages, archive):
+    """Unpacks Numba, if it is missing and was brought along."""
+    if subprocess.run([python, "-c", "import numba_cuda"], capture_output=True).returncode == 0:
+        print("Numba is there")
+    elif not archive.is_file() or sys.version_info[:2] != (3, 12) or sys.implementation.name != "cpython":
+        print("Numba is not there, and none for this Python was brought along")
+    else:
+        with tarfile.open(archive) as files:
+            files.extractall(packages)
+        print("Numba was brought along")
 
 
 def main():
@@ -32,6 +46,8 @@ def main():
         print(f"pip cannot install here ({reason}), so the wheel is unpacked")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(packages)
+    if len(sys.argv) > 3:
+        add_numba(python, packages, pathlib.Path(sys.argv[3]))
     show = "import scatterheap as s; print(s.__version__, s.__file__, s.gpu_count(), 'GPUs')"
     subprocess.run([python, "-c", show], check=True)
 

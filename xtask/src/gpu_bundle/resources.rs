@@ -1,8 +1,10 @@
 //! The parts of the bundle for memory resources: the Python package with its tests and example, the C interface, and
 //! the comparison with other allocators.
 
+use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +18,9 @@ use crate::toolchain::{cargo, workspace};
 
 /// Makes a virtual environment with the wheel on the GPU server.
 const INSTALLER: &str = include_str!("fresh-environment.py");
+
+/// Numba as the GPU server's Python unpacks it.
+const NUMBA: &str = "numba-cp312.tar.xz";
 
 /// Sources by the directory that they come from, that which they go to, and the ends of their names.
 const SOURCES: [(&str, &str, &[&str]); 6] = [
@@ -48,6 +53,7 @@ pub fn gather(directory: &Path) -> Result<()> {
         copy_sources(&workspace().join(from), &directory.join(to), endings)?;
     }
     fetch_rmm(&directory.join("comparison/wheels"));
+    add_numba(&directory.join("python").join(NUMBA));
     Ok(())
 }
 
@@ -75,6 +81,26 @@ pub fn copy_sources(from: &Path, to: &Path, endings: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Adds Numba, for the tests of its kernels, which go on without it. To download and pack it takes minutes, so what the script
+/// made is kept for as long as the script is the same.
+fn add_numba(target: &Path) {
+    let add = || {
+        let script = workspace().join("python/fetch-numba.sh");
+        let mut hasher = DefaultHasher::new();
+        fs::read(&script)?.hash(&mut hasher);
+        let name = format!("numba-{:016x}.tar.xz", hasher.finish());
+        let kept = workspace().join(".tools").join(name);
+        if !kept.is_file() {
+            println!("packing Numba, which takes minutes the first time");
+            run(Command::new("bash").arg(&script).arg(&kept))?;
+        }
+        copy(&kept, target)
+    };
+    if let Err(error) = add() {
+        println!("left out: Numba, which cannot be downloaded ({error:#})");
+    }
 }
 
 /// Downloads RMM, which is not ours to keep. The comparison goes on without it.

@@ -17,7 +17,8 @@
 # The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
 # variables it takes, such as CORES and SECONDS_EACH. It may run beside other groups, in a run with another OUT.
 #
-# The group `python` needs Python 3.10 and, for most of it, PyTorch and CuPy; `resources` needs g++ and CUDA's headers.
+# The group `python` needs Python 3.10 and, for most of it, PyTorch, CuPy and CUDA's libnvvm, nvJitLink and NVRTC. It brings
+# Numba along, for CPython 3.12; `resources` needs g++ and CUDA's headers.
 #
 # The group `cpp` needs nvcc of CUDA 13 and g++; with CMake it builds the example a second time.
 #
@@ -245,7 +246,7 @@ if wanted python; then
     skip python "there is no python3"
   else
     step "python install" python-install.txt python3 "$here/python/fresh-environment.py" \
-      "$here"/python/scatterheap-*.whl "$out/python-environment"
+      "$here"/python/scatterheap-*.whl "$out/python-environment" "$here/python/numba-cp312.tar.xz"
   fi
 fi
 if wanted python && [[ -x $python ]]; then
@@ -261,6 +262,20 @@ if wanted python && [[ -x $python ]]; then
       step "C interface $program" "c-$program.txt" "$out/c-$program.run" "$device"
     else
       skip "C interface $program" "there is no $compiler"
+    fi
+  done
+  # Where Numba finds CUDA's compiler, if it is not said.
+  [[ -n ${CUDA_HOME:-} || ! -d /usr/local/cuda ]] || export CUDA_HOME=/usr/local/cuda
+  examples=$here/python/examples
+  step heap_map heap_map.txt "$python" "$examples/heap_map.py" "$out/heap-map.png"
+  for needed in numba_neighbours:numba_cuda cupy_table:cupy; do
+    name=${needed%:*}
+    if [[ $device == cpu* ]]; then
+      skip "$name" "it is for GPUs"
+    elif ! "$python" -c "import ${needed#*:}" 2>/dev/null; then
+      skip "$name" "${needed#*:} is not installed"
+    else
+      step "$name" "$name.txt" "$python" "$examples/$name.py"
     fi
   done
   example=$here/python/examples/train_transformer.py
