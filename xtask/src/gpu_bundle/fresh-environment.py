@@ -23,7 +23,7 @@ def add_numba(python, packages, archive):
         print("Numba is not there, and none for this Python was brought along")
     else:
         with tarfile.open(archive) as files:
-            files.extractall(packages)
+            files.extractall(packages, filter="data")
         print("Numba was brought along")
 
 

@@ -239,14 +239,18 @@ if wanted bench; then
     done
   fi
 fi
-python=$out/python-environment/bin/python
 if wanted python; then
-  rm -rf "$out/python-environment"
+  # Not beside the results: with Numba it has thousands of files.
+  scratch=$(mktemp -d) || exit 1
+  trap 'rm -rf "$scratch"' EXIT
+  python=$scratch/environment/bin/python
+  # Where Numba finds CUDA's compiler, if it is not said.
+  [[ -n ${CUDA_HOME:-} || ! -d /usr/local/cuda ]] || export CUDA_HOME=/usr/local/cuda
   if [[ ! -x $(type -P python3) ]]; then
     skip python "there is no python3"
   else
     step "python install" python-install.txt python3 "$here/python/fresh-environment.py" \
-      "$here"/python/scatterheap-*.whl "$out/python-environment" "$here/python/numba-cp312.tar.xz"
+      "$here"/python/scatterheap-*.whl "$scratch/environment" "$here/python/numba-cp312.tar.xz"
   fi
 fi
 if wanted python && [[ -x $python ]]; then
@@ -264,8 +268,6 @@ if wanted python && [[ -x $python ]]; then
       skip "C interface $program" "there is no $compiler"
     fi
   done
-  # Where Numba finds CUDA's compiler, if it is not said.
-  [[ -n ${CUDA_HOME:-} || ! -d /usr/local/cuda ]] || export CUDA_HOME=/usr/local/cuda
   examples=$here/python/examples
   step heap_map heap_map.txt "$python" "$examples/heap_map.py" "$out/heap-map.png"
   for needed in numba_neighbours:numba_cuda cupy_table:cupy; do
