@@ -93,7 +93,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 29] = [
+const ENTRIES: [&str; 30] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -119,6 +119,7 @@ const ENTRIES: [&str; 29] = [
     misuse::MisuseAmongFrees::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
+    replay::ReplayTimed::NAME,
     soak::Soak::NAME,
     soak::Drain::NAME,
     starve::Starve::NAME,

@@ -43,6 +43,8 @@ pub mod hardening;
 #[cfg(feature = "entry-points")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
+pub mod latency;
+#[cfg(feature = "entry-points")]
 pub mod litmus;
 #[cfg(feature = "entry-points")]
 pub mod misuse;

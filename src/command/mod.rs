@@ -5,7 +5,6 @@ mod check;
 mod exhaustion;
 mod filling;
 mod heap;
-mod heat_map;
 mod info;
 mod litmus;
 mod occupancy;

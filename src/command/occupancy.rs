@@ -2,12 +2,12 @@
 
 use super::Common;
 use super::filling::{FILL_OPTIONS, FillArguments, Filling};
-use super::heat_map::HeatMap;
 use super::output::{count, has_colours, percent, percent_of, print, print_json};
 use super::picture::{Picture, grid_columns, most_cells};
 use super::saved::{SnapshotDocument, describe};
 use super::session::Document;
 use anyhow::Result;
+use scatterheap::heat_map::HeatMap;
 use scatterheap::size::Bytes;
 use scatterheap::stress::Workload;
 use scatterheap::{Occupancy, Snapshot};

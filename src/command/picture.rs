@@ -1,10 +1,10 @@
 //! Draws a heat map in the terminal: the shade of a cell tells how full it is, its colour the
 //! size of its blocks. Where there are no colours, a second grid has letters in their place.
 
-use super::heat_map::{Cell, HeatMap};
 use super::output::{count, percent_of, table};
 use anstyle::{Ansi256Color, AnsiColor, Color, Style};
 use scatterheap::Occupancy;
+use scatterheap::heat_map::{Cell, HeatMap};
 use scatterheap::size::Bytes;
 use std::collections::BTreeMap;
 

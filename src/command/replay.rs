@@ -99,6 +99,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         copies: arguments.copies,
         lanes: arguments.lanes,
         windows: arguments.windows,
+        moments: 0,
     };
     let report = {
         let progress = Progress::new(common, "replay");

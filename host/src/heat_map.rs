@@ -1,8 +1,8 @@
 //! The heap as a map of cells: each stands for the same number of pages side by side, and knows
 //! what they are mostly used for and how full they are.
 
-use scatterheap::heap::class::slot_bytes;
-use scatterheap::inspect::PageUse;
+use heap_core::class::slot_bytes;
+use heap_core::inspect::PageUse;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -40,6 +40,7 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// A map of at most `most_cells` cells.
+    #[must_use]
     pub fn new(pages: &[PageUse], page_bytes: u64, most_cells: usize) -> Self {
         let pages_per_cell = pages.len().div_ceil(most_cells.max(1)).next_power_of_two();
         let cells = pages.chunks(pages_per_cell).enumerate();
@@ -53,6 +54,7 @@ impl HeatMap {
     }
 
     /// Bytes of each cell.
+    #[must_use]
     pub fn cell_bytes(&self) -> u64 {
         self.page_bytes * self.pages_per_cell as u64
     }
