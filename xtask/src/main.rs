@@ -1,6 +1,7 @@
 //! The project's own tasks, as `cargo xtask TASK`. This file only knows their names; each task has
 //! its file.
 
+mod browser;
 mod checkers;
 mod demo;
 mod executables;
@@ -36,7 +37,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and checking needs: the kernel compiler, ptxas and maturin
+    /// Install what building and checking needs: the kernel compiler, ptxas, maturin and Chromium
     Setup,
     /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
     Demo,
