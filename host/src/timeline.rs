@@ -251,7 +251,7 @@ mod tests {
         // SAFETY: there are 100 blocks.
         unsafe {
             heap.launch::<Allocate>(Grid::of(100), &arguments)
-                .expect("launched")
+                .expect("launched");
         };
         let snapshot = heap.snapshot().expect("a snapshot");
         let mut timeline = Timeline::new(1);

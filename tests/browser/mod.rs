@@ -1,4 +1,4 @@
-//! Chromium without a window, driven by its DevTools protocol: opens a page, acts on it, and hears what goes wrong.
+//! Chromium without a window, driven by its `DevTools` protocol: opens a page, acts on it, and hears what goes wrong.
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
@@ -87,10 +87,8 @@ impl Browser {
             "Target.attachToTarget",
             &json!({"targetId": target["targetId"], "flatten": true}),
         );
-        browser.session = attached["sessionId"]
-            .as_str()
-            .expect("a session")
-            .to_owned();
+        let session = attached["sessionId"].as_str();
+        session.expect("a session").clone_into(&mut browser.session);
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), &json!({}));
         }

@@ -44,7 +44,7 @@ pub fn of(document: Value) -> Result<File> {
     };
     match command.as_str() {
         "stress" | "replay" => serde_json::from_value::<HeapDocument>(document)
-            .map(|document| File::Heap(document.run()))
+            .map(|document| File::Heap(Box::new(document.run())))
             .map_err(cannot),
         "bench" => serde_json::from_value::<BenchDocument>(document)
             .map(|document| File::Bench(document.measured()))

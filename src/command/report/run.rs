@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Run {
     /// A heap that was used: by `stress` or `replay`.
-    Heap(HeapRun),
+    Heap(Box<HeapRun>),
     /// Allocators side by side.
     Bench(BenchRun),
 }
@@ -117,7 +117,7 @@ pub struct BenchRow {
 
 /// What was read of one file.
 pub enum File {
-    Heap(HeapRun),
+    Heap(Box<HeapRun>),
     Bench(Measured),
 }
 
