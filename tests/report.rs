@@ -446,8 +446,9 @@ fn pictures() {
     let page = PathBuf::from(variable("SCATTERHEAP_PAGE"));
     let directory = PathBuf::from(variable("SCATTERHEAP_PICTURES"));
     let mut browser = Browser::start().expect("there is a Chromium");
+    browser.hide_scrollbars();
     for (name, width, height, scheme) in [
-        ("report-replay.png", 1100, 1010, "light"),
+        ("report-replay.png", 1100, 1180, "light"),
         ("report-phone-light.png", 390, 844, "light"),
         ("report-phone-dark.png", 390, 844, "dark"),
     ] {

@@ -153,6 +153,11 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &metrics);
     }
 
+    /// Leaves scrollbars out of pictures.
+    pub fn hide_scrollbars(&mut self) {
+        self.call("Emulation.setScrollbarsHidden", &json!({"hidden": true}));
+    }
+
     /// Shows pages in light or dark colours.
     pub fn set_scheme(&mut self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
