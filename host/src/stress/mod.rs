@@ -107,6 +107,7 @@ impl Run<'_> {
         };
         let snapshot = self.heap.snapshot()?;
         self.timeline.add(after, reached, &snapshot);
+        self.keep_if_peak(snapshot.occupancy());
         Ok(())
     }
 
@@ -132,6 +133,11 @@ impl Run<'_> {
     /// Keeps the occupancy if it is the highest so far.
     fn note_peak(&mut self) -> Result<()> {
         let occupancy = self.heap.snapshot()?.occupancy();
+        self.keep_if_peak(occupancy);
+        Ok(())
+    }
+
+    fn keep_if_peak(&mut self, occupancy: crate::Occupancy) {
         let higher = self
             .peak
             .as_ref()
@@ -139,7 +145,6 @@ impl Run<'_> {
         if higher {
             self.peak = Some(occupancy);
         }
-        Ok(())
     }
 }
 

@@ -50,11 +50,14 @@ function usedChart(state) {
   const { moments } = state;
   const line = (name, colours, values) => ({ name, colour: colour(colours), values });
   const entries = [line("handed out", "line-1", moments.map((moment) => moment.used_bytes))];
-  if (moments.some((moment) => moment.asked_bytes !== null)) {
+  const isAsked = moments.some((moment) => moment.asked_bytes !== null);
+  if (isAsked) {
     entries.push(line("asked for", "line-2", moments.map((moment) => moment.asked_bytes)));
   }
   entries.push(line("in slabs and runs", "line-0", moments.map((moment) => (moment.pages.in_slabs - moment.pages.reclaimable + moment.pages.in_runs) * moment.page_bytes)));
-  return overTime(state, "Bytes asked for, handed out, and kept", "Rounding is the gap between the first two; what slabs keep for the next block is the rest.", { y: { words: bytes, ticks: byteTicks } }, entries);
+  const title = isAsked ? "Bytes asked for, handed out, and kept" : "Bytes handed out, and kept";
+  const about = `${isAsked ? "Rounding is the gap between what was asked for and handed out. " : ""}The gap above is what slabs have free.`;
+  return overTime(state, title, about, { y: { words: bytes, ticks: byteTicks } }, entries);
 }
 
 function fragmentationChart(state) {
