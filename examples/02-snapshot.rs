@@ -41,6 +41,7 @@ fn settings(threads: u32, least: u64, most: u64) -> Settings {
         least,
         most,
         seed: 1,
+        moments: 0,
     }
 }
 

@@ -94,7 +94,7 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
 ];
 
 /// Kernels of the library.
-const ENTRIES: [&str; 31] = [
+const ENTRIES: [&str; 32] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -122,6 +122,7 @@ const ENTRIES: [&str; 31] = [
     misuse::MisuseAmongFrees::NAME,
     overlap::MarkGranules::NAME,
     replay::Replay::NAME,
+    replay::ReplayTimed::NAME,
     soak::Soak::NAME,
     soak::Drain::NAME,
     starve::Starve::NAME,

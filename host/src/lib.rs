@@ -17,6 +17,7 @@ pub mod growth;
 mod hardening;
 pub mod heap;
 pub mod heat_map;
+pub mod latency;
 pub mod litmus;
 pub mod memory;
 pub mod replay;
@@ -26,6 +27,7 @@ pub mod snapshot;
 pub mod soak;
 pub mod stress;
 mod tally;
+pub mod timeline;
 pub mod virtual_memory;
 
 pub use device::{Device, DeviceUsage, Event, Grid, KeptContext, KernelSource, Selector, Stream};

@@ -4,13 +4,17 @@
 use crate::device::Grid;
 use crate::error::{Error, Result};
 use crate::heap::Heap;
+use crate::latency::{CallLatency, DeviceLatencies};
 use crate::stress::Progress;
 use crate::tally::DeviceTally;
+use crate::timeline::{Moment, Reached, Timeline};
 use heap_core::inspect::{MisuseReport, Occupancy};
-use kernels::replay::{Operation, Place, Replay, ReplayArguments};
+use kernels::replay::{Kind, Operation, Place, Replay, ReplayArguments, ReplayTimed};
 use kernels::tally::Count;
 use scatterheap_trace::{LaneSplit, Trace};
 use serde::Serialize;
+use simt::kernel::Kernel;
+use std::collections::HashMap;
 
 /// Copies at once at most, where none are said.
 const MAX_COPIES: u64 = 4096;
@@ -27,6 +31,8 @@ pub struct Settings {
     pub lanes: u32,
     /// Launches that the trace is cut into, so that lanes stay in step.
     pub windows: u32,
+    /// Moments at which the heap is looked at between windows, about; none if it is 0.
+    pub moments: u32,
 }
 
 impl Default for Settings {
@@ -35,6 +41,7 @@ impl Default for Settings {
             copies: None,
             lanes: 32,
             windows: 64,
+            moments: 0,
         }
     }
 }
@@ -78,6 +85,12 @@ pub struct Report {
     pub violations: Vec<String>,
     /// The heap where it was fullest, as far as it was looked at.
     pub peak: Occupancy,
+    /// The heap over time, if the settings ask for moments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Moment>,
+    /// How long single calls took, if that was measured ([`time_calls`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<CallLatency>,
 }
 
 impl Report {
@@ -106,27 +119,71 @@ pub fn run(
     settings: &Settings,
     progress: Progress<'_>,
 ) -> Result<Report> {
-    let mut trace = trace.clone();
-    trace.close();
-    let summary = trace.summary();
-    let split = trace
-        .split_by_lane(settings.lanes, settings.windows)
-        .map_err(|error| Error::BadTrace(error.to_string()))?;
-    let copies = settings
-        .copies
-        .unwrap_or_else(|| usual_copies(heap, summary.peak_live_bytes));
+    let mut replay = Replaying::new(heap, trace, settings)?;
+    replay.look_at_beginning()?;
+    for window in 0..settings.windows {
+        replay.run_window::<Replay>(window)?;
+        replay.look_after(window)?;
+        progress(u64::from(window) + 1, u64::from(settings.windows));
+    }
+    replay.report()
+}
+
+/// Replays a trace on a heap, which must be empty, to know how long single calls take. The clocks cost time, so
+/// this is no replay to take other figures from; the report says what was found wrong.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn time_calls(
+    heap: &Heap,
+    trace: &Trace,
+    settings: &Settings,
+    progress: Progress<'_>,
+) -> Result<(Report, Vec<CallLatency>)> {
+    let latencies = DeviceLatencies::new(heap.device())?;
+    let mut replay = Replaying::new(heap, trace, settings)?;
+    replay.latencies = latencies.address();
+    for window in 0..settings.windows {
+        replay.run_window::<ReplayTimed>(window)?;
+        progress(u64::from(window) + 1, u64::from(settings.windows));
+    }
+    Ok((replay.report()?, latencies.read()?))
+}
+
+/// Bytes that are live at the end of each window in a copy, as the program asked for them.
+fn live_bytes(split: &LaneSplit) -> Vec<u64> {
+    let mut live = HashMap::new();
+    let mut bytes = 0_u64;
+    let windows = (0..split.windows).map(|window| {
+        for lane in 0..split.lanes {
+            for operation in split.operations_of(window, lane) {
+                let place = (lane, operation.slot);
+                let old = if operation.kind == Kind::Free as u8 {
+                    live.remove(&place)
+                } else {
+                    bytes = bytes.saturating_add(operation.size);
+                    live.insert(place, operation.size)
+                };
+                bytes = bytes.saturating_sub(old.unwrap_or(0));
+            }
+        }
+        bytes
+    });
+    windows.collect()
+}
+
+/// How many copies there are to be.
+fn copies(heap: &Heap, settings: &Settings, peak_bytes: u64) -> Result<u32> {
+    let usual = || usual_copies(heap, peak_bytes);
+    let copies = settings.copies.unwrap_or_else(usual);
     if copies == 0 || copies.checked_mul(settings.lanes).is_none() {
         return Err(Error::BadSettings {
             asked: format!("{copies} copies of {} lanes", settings.lanes),
             advice: "use at least one copy, and fewer than 2^32 lanes in all",
         });
     }
-    let mut replay = Replaying::new(heap, &split, copies, settings)?;
-    for window in 0..settings.windows {
-        replay.run_window(window)?;
-        progress(u64::from(window) + 1, u64::from(settings.windows));
-    }
-    replay.report(summary.operations, summary.peak_live_bytes)
+    Ok(copies)
 }
 
 /// As many copies as a quarter of the heap holds.
@@ -145,6 +202,10 @@ struct Replaying<'a> {
     heap: &'a Heap,
     copies: u32,
     settings: &'a Settings,
+    /// Of the trace: operations, and bytes live at once at most.
+    trace: (u64, u64),
+    /// See [`live_bytes`]; empty if nobody asks.
+    live_bytes: Vec<u64>,
     operations: crate::Memory,
     ranges: crate::Memory,
     tables: crate::Memory,
@@ -152,10 +213,20 @@ struct Replaying<'a> {
     tally: DeviceTally,
     seconds: f64,
     peak: Occupancy,
+    timeline: Timeline,
+    /// Address of the histogram, if calls are timed.
+    latencies: u64,
 }
 
 impl<'a> Replaying<'a> {
-    fn new(heap: &'a Heap, split: &LaneSplit, copies: u32, settings: &'a Settings) -> Result<Self> {
+    fn new(heap: &'a Heap, trace: &Trace, settings: &'a Settings) -> Result<Self> {
+        let mut trace = trace.clone();
+        trace.close();
+        let summary = trace.summary();
+        let split = trace
+            .split_by_lane(settings.lanes, settings.windows)
+            .map_err(|error| Error::BadTrace(error.to_string()))?;
+        let copies = copies(heap, settings, summary.peak_live_bytes)?;
         let device = heap.device();
         // The trace's packed operation and the kernel's are the same 16 bytes.
         let packed: &[Operation] = bytemuck::cast_slice(&split.operations);
@@ -171,6 +242,11 @@ impl<'a> Replaying<'a> {
             heap,
             copies,
             settings,
+            trace: (summary.operations, summary.peak_live_bytes),
+            live_bytes: match settings.moments {
+                0 => Vec::new(),
+                _ => live_bytes(&split),
+            },
             operations,
             ranges,
             tables,
@@ -178,10 +254,12 @@ impl<'a> Replaying<'a> {
             tally: DeviceTally::new(device)?,
             seconds: 0.0,
             peak: heap.snapshot()?.occupancy(),
+            timeline: Timeline::new(settings.moments),
+            latencies: 0,
         })
     }
 
-    fn run_window(&mut self, window: u32) -> Result<()> {
+    fn run_window<K: Kernel<Arguments = ReplayArguments>>(&mut self, window: u32) -> Result<()> {
         let threads = self.copies * self.settings.lanes;
         let first_range = u64::from(window * self.settings.lanes) * size_of::<u32>() as u64;
         let arguments = ReplayArguments {
@@ -193,24 +271,64 @@ impl<'a> Replaying<'a> {
             ranges: self.ranges.address() + first_range,
             tables: self.tables.address(),
             places: u64::from(self.places),
+            latencies: self.latencies,
         };
-        // SAFETY: the arrays were made for these copies and lanes, and live as long as `self`.
+        // SAFETY: the arrays were made for these copies and lanes, and live as long as `self`; so does the histogram.
         self.seconds += unsafe {
             self.heap
                 .device()
-                .time::<Replay>(Grid::of(threads), &arguments)?
+                .time::<K>(Grid::of(threads), &arguments)?
         };
-        // A look at the heap costs more than a window: a few are enough to find the peak.
-        if window.is_multiple_of((self.settings.windows / 8).max(1)) {
-            let occupancy = self.heap.snapshot()?.occupancy();
-            if occupancy.used_bytes > self.peak.used_bytes {
-                self.peak = occupancy;
-            }
+        Ok(())
+    }
+
+    fn look_at_beginning(&mut self) -> Result<()> {
+        if self.timeline.is_wanted() {
+            let reached = Reached {
+                asked_bytes: Some(0),
+                ..Reached::default()
+            };
+            let snapshot = self.heap.snapshot()?;
+            self.timeline
+                .add("the heap was made".into(), reached, &snapshot);
         }
         Ok(())
     }
 
-    fn report(self, trace_operations: u64, trace_peak_bytes: u64) -> Result<Report> {
+    /// Looks at the heap for its peak and for the timeline.
+    fn look_after(&mut self, window: u32) -> Result<()> {
+        let windows = self.settings.windows;
+        let for_timeline = self.timeline.wants(window, windows, 1);
+        // A look at the heap costs more than a window: a few are enough to find the peak.
+        let for_peak = window.is_multiple_of((windows / 8).max(1));
+        if !for_peak && !for_timeline {
+            return Ok(());
+        }
+        let snapshot = self.heap.snapshot()?;
+        if for_timeline {
+            let counted = self.tally.read()?;
+            // Who got NULL has no block, and what the trace says is not so.
+            let live = self.live_bytes.get(window as usize);
+            let live = live.filter(|_| counted.of(Count::Nulls) == 0);
+            let reached = Reached {
+                seconds: self.seconds,
+                operations: counted.of(Count::Operations),
+                asked_bytes: live.map(|bytes| bytes.saturating_mul(self.copies.into())),
+            };
+            self.timeline.add(
+                format!("window {} of {windows}", window + 1),
+                reached,
+                &snapshot,
+            );
+        }
+        let occupancy = snapshot.occupancy();
+        if occupancy.used_bytes > self.peak.used_bytes {
+            self.peak = occupancy;
+        }
+        Ok(())
+    }
+
+    fn report(self) -> Result<Report> {
         let counted = self.tally.read()?;
         self.heap.drain_quarantine()?;
         let snapshot = self.heap.snapshot()?;
@@ -221,8 +339,8 @@ impl<'a> Replaying<'a> {
         Ok(Report {
             device: self.heap.device().label(),
             heap: self.heap.capacity(),
-            trace_operations,
-            trace_peak_bytes,
+            trace_operations: self.trace.0,
+            trace_peak_bytes: self.trace.1,
             copies: self.copies,
             lanes: self.settings.lanes,
             windows: self.settings.windows,
@@ -241,6 +359,8 @@ impl<'a> Replaying<'a> {
                 .map(ToString::to_string)
                 .collect(),
             peak: self.peak,
+            timeline: self.timeline.finish(),
+            latencies: Vec::new(),
         })
     }
 }

@@ -42,6 +42,8 @@ pub mod hardening;
 #[cfg(feature = "heaps")]
 pub mod initialise;
 #[cfg(feature = "entry-points")]
+pub mod latency;
+#[cfg(feature = "entry-points")]
 pub mod litmus;
 #[cfg(feature = "entry-points")]
 pub mod misuse;

@@ -4,6 +4,7 @@
 //! it. A lane's operations are an array; its live blocks are a table. Both are the lane's own, so
 //! lanes never wait for each other.
 
+use crate::latency::{Call, CallClock, Clock, NoClock};
 use crate::pattern;
 use crate::tally::{Count, Counts};
 use bytemuck::{Pod, Zeroable};
@@ -51,7 +52,7 @@ pub struct Place {
     pub bytes: u64,
 }
 
-/// Arguments of [`Replay`].
+/// Arguments of [`Replay`] and [`ReplayTimed`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct ReplayArguments {
@@ -72,6 +73,8 @@ pub struct ReplayArguments {
     pub tables: u64,
     /// Places of a table.
     pub places: u64,
+    /// Address of the [`latency`](crate::latency) histogram; [`Replay`] has none.
+    pub latencies: u64,
 }
 
 impl ReplayArguments {
@@ -98,6 +101,7 @@ unsafe fn run(
     place: &mut Place,
     owner: u64,
     counts: &mut Counts,
+    clock: &impl Clock,
 ) {
     let old = place.address as *mut u8;
     let bytes = operation.bytes;
@@ -107,19 +111,27 @@ unsafe fn run(
             let intact = pattern::is_intact(old, place.bytes, owner);
             counts.add(Count::Corrupt, u64::from(!intact));
         }
-        let block = if operation.kind == Kind::Free as u8 {
+        if operation.kind == Kind::Free as u8 {
+            let start = clock.start();
             heap.free(old);
-            counts.add(Count::Operations, u64::from(!old.is_null()));
+            if !old.is_null() {
+                clock.stop(Call::Free, start, place.address);
+                counts.add(Count::Operations, 1);
+            }
             *place = Place::default();
             return;
-        } else if operation.kind == Kind::Realloc as u8 {
-            heap.realloc(old, bytes)
+        }
+        let start = clock.start();
+        let (call, block) = if operation.kind == Kind::Realloc as u8 {
+            (Call::Realloc, heap.realloc(old, bytes))
         } else if operation.kind == Kind::Calloc as u8 {
-            heap.calloc(bytes, 1)
+            (Call::Malloc, heap.calloc(bytes, 1))
         } else {
             let alignment = 1 << operation.alignment_log2;
-            heap.aligned_alloc(Layout::from_size_align_unchecked(bytes as usize, alignment))
+            let layout = Layout::from_size_align_unchecked(bytes as usize, alignment);
+            (Call::Malloc, heap.aligned_alloc(layout))
         };
+        clock.stop(call, start, block as u64);
         if !counts.allocated(heap, block, bytes) {
             return;
         }
@@ -137,27 +149,53 @@ unsafe fn run(
     }
 }
 
+/// Runs the operations of the calling thread's lane in one window.
+///
+/// # Safety
+///
+/// The arguments must be as they say, and the thread one of `count`.
+#[inline(always)]
+unsafe fn run_lane(arguments: &ReplayArguments, thread: u64, clock: &impl Clock) {
+    let lane = (thread % arguments.lanes) as usize;
+    let mut counts = Counts::default();
+    // SAFETY: the host gave arrays as the arguments say; the table is this thread's.
+    unsafe {
+        let heap = &arguments.heap;
+        let ranges = (arguments.ranges as *const u32).add(lane);
+        for index in ranges.read()..ranges.add(1).read() {
+            let operation = &*(arguments.operations as *const Operation).add(index as usize);
+            let place = arguments.place(thread, operation.place);
+            let owner = thread << 32 | u64::from(operation.place);
+            run(heap, operation, place, owner, &mut counts, clock);
+        }
+        counts.report(arguments.tally);
+    }
+}
+
 kernel! {
     /// Every thread runs its lane's operations of one window.
     pub struct Replay = "scatterheap_kernel_replay";
     fn body(arguments: &ReplayArguments) {
         let thread = u64::from(thread::index_1d());
-        if thread >= arguments.count {
-            return;
+        if thread < arguments.count {
+            // SAFETY: the host gave arrays as the arguments say.
+            unsafe { run_lane(arguments, thread, &NoClock) };
         }
-        let lane = (thread % arguments.lanes) as usize;
-        let mut counts = Counts::default();
-        // SAFETY: the host gave arrays as the arguments say; the table is this thread's.
-        unsafe {
-            let heap = &arguments.heap;
-            let ranges = (arguments.ranges as *const u32).add(lane);
-            for index in ranges.read()..ranges.add(1).read() {
-                let operation = &*(arguments.operations as *const Operation).add(index as usize);
-                let place = arguments.place(thread, operation.place);
-                let owner = thread << 32 | u64::from(operation.place);
-                run(heap, operation, place, owner, &mut counts);
+    }
+}
+
+kernel! {
+    /// [`Replay`] that times each call of the heap.
+    pub struct ReplayTimed = "scatterheap_kernel_replay_timed";
+    fn body(arguments: &ReplayArguments) {
+        let thread = u64::from(thread::index_1d());
+        if thread < arguments.count {
+            // SAFETY: the host gave arrays as the arguments say, and a histogram.
+            unsafe {
+                let clock = CallClock::at(arguments.latencies);
+                run_lane(arguments, thread, &clock);
+                clock.finish();
             }
-            counts.report(arguments.tally);
         }
     }
 }

@@ -7,6 +7,14 @@ pub fn nanosleep(nanoseconds: u32) {
     crate::backend::nanosleep(nanoseconds);
 }
 
+/// Ticks of a clock for short times, of which only differences within a thread mean anything. On a GPU it is PTX `%clock64`, the
+/// multiprocessor's own; elsewhere it ticks nanoseconds, as [`now`].
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    crate::backend::ticks()
+}
+
 /// A clock in nanoseconds, the same for all threads of the device, of which only differences mean
 /// anything. On a GPU it is PTX `%globaltimer`, which may step by a microsecond or more; under an explorer each
 /// look at it takes a microsecond, and nothing else does.

@@ -7,12 +7,14 @@ mod filling;
 mod heap;
 mod info;
 mod litmus;
+mod machine;
 mod occupancy;
 pub mod output;
 mod picture;
 mod plot;
 mod progress;
 mod replay;
+mod report;
 mod resources;
 mod saved;
 mod session;
@@ -42,6 +44,8 @@ Examples:
   scatterheap check heap.snapshot                   whether every invariant of a saved heap holds
   scatterheap replay traces/sqlite3.sctrace         a real program's allocations
   scatterheap resources --quick                     how fast the host's memory resources are
+  scatterheap replay traces/sqlite3.sctrace --report heap.html
+                                                    the same as a page with pictures
   scatterheap bench --quick                         how fast malloc and free are, beside others
 
 Sizes are numbers of bytes, with a unit if you like: 4096, 64KiB, 512MiB, 16GiB.";
@@ -106,6 +110,8 @@ enum Command {
     Resources(resources::Arguments),
     /// Draw plots from tables of the benchmark
     Plot(plot::Arguments),
+    /// Make one HTML page of runs: occupancy, heat map, fragmentation, speed, errors, comparison
+    Report(report::Arguments),
     /// Measure a plug-in as its parent orders through standard input
     #[command(name = WORKER, hide = true)]
     Worker,
@@ -132,6 +138,7 @@ impl CommandLine {
             Command::Bench(arguments) => bench::run(common, arguments),
             Command::Resources(arguments) => resources::run(common, arguments),
             Command::Plot(arguments) => plot::run(common, arguments),
+            Command::Report(arguments) => report::run(common, arguments),
             Command::Worker => bench::work(),
         }
     }

@@ -4,6 +4,7 @@ use super::Common;
 use super::heap::HeapArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
+use super::report::ReportArguments;
 use super::session::{Document, Judged};
 use anyhow::{Result, bail};
 use scatterheap::Heap;
@@ -20,6 +21,7 @@ A trace is a CSV file with the columns thread,operation,id,size,alignment, or th
 Examples:
   scatterheap replay traces/sqlite3.sctrace
   scatterheap replay traces/sqlite3.sctrace --device cuda:0 --heap 16GiB --copies 2000
+  scatterheap replay traces/sqlite3.sctrace --report heap.html
 
 The exit code is 1 if a block was corrupt, misplaced or leaked, or if an invariant of the heap did
 not hold.";
@@ -49,6 +51,12 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     windows: u32,
+    /// Replay a second time, with a clock around each call, to know how long single calls take
+    /// [default: with --report]
+    #[arg(long)]
+    latencies: bool,
+    #[command(flatten)]
+    report: ReportArguments,
     #[command(flatten)]
     how: HeapArguments,
 }
@@ -86,11 +94,12 @@ impl TraceDescription {
 #[derive(Serialize)]
 struct Content<'a> {
     passed: bool,
-    trace: TraceDescription,
+    trace: &'a TraceDescription,
     reports: [Judged<'a, Report>; 1],
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    arguments.report.prepare()?;
     let trace = Trace::read(&arguments.trace)?;
     let described = TraceDescription::new(arguments.trace.clone(), &trace.summary());
     let device = common.open_device()?;
@@ -99,24 +108,34 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         copies: arguments.copies,
         lanes: arguments.lanes,
         windows: arguments.windows,
+        moments: arguments.report.moments(),
     };
-    let report = {
+
+    let mut report = {
         let progress = Progress::new(common, "replay");
         let mut show = |done, total| progress.show(done, total);
         replay::run(&heap, &trace, &settings, &mut show)?
     };
+    if arguments.latencies || arguments.report.is_wanted() {
+        time_calls(common, &heap, &trace, &settings, &mut report)?;
+    }
     let passed = report.passed();
-    if common.json {
+    if common.json || arguments.report.is_wanted() {
         let content = Content {
             passed,
-            trace: described,
+            trace: &described,
             reports: [Judged {
                 passed,
                 report: &report,
             }],
         };
-        print_json(&Document::new("replay", &heap, content)?)?;
-    } else {
+        let document = Document::new("replay", &heap, content)?;
+        arguments.report.write(&document)?;
+        if common.json {
+            print_json(&document)?;
+        }
+    }
+    if !common.json {
         print(&text(&heap, &described, &report))?;
     }
     if passed {
@@ -129,6 +148,39 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         note(&report.misuses.to_string());
     }
     bail!("the replay found something wrong")
+}
+
+/// Replays again with clocks. What that replay found wrong counts too.
+fn time_calls(
+    common: &Common,
+    heap: &Heap,
+    trace: &Trace,
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<()> {
+    heap.reset()?;
+    let progress = Progress::new(common, "times calls");
+    let mut show = |done, total| progress.show(done, total);
+    let settings = Settings {
+        copies: Some(report.copies),
+        moments: 0,
+        ..*settings
+    };
+    let (timed, latencies) = replay::time_calls(heap, trace, &settings, &mut show)?;
+    report.latencies = latencies;
+    if timed.passed() {
+        return Ok(());
+    }
+    for violation in &timed.violations {
+        note(violation);
+    }
+    bail!(
+        "the replay that times calls found something wrong: {} blocks corrupt, {} misplaced, {} leaked, {} calls refused",
+        timed.corrupt,
+        timed.misaligned + timed.out_of_bounds,
+        timed.leaked,
+        timed.misuses.total()
+    )
 }
 
 fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
@@ -173,5 +225,27 @@ fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
     ];
     let results = table(columns, [row]);
     let at_peak = occupancy_table(std::iter::once((label, &report.peak)));
-    format!("{summary}\nheap of {capacity} on {device}\n\n{results}\n\n{at_peak}\n")
+    let calls = calls(report);
+    format!("{summary}\nheap of {capacity} on {device}\n\n{results}\n\n{at_peak}\n{calls}")
+}
+
+/// How long single calls took, if that was measured.
+fn calls(report: &Report) -> String {
+    if report.latencies.is_empty() {
+        return String::new();
+    }
+    let head = ["ns", "calls", "half", "90 %", "99 %", "99.9 %", "all"];
+    let rows = report.latencies.iter().map(|latency| {
+        let time = |nanoseconds: f64| format!("{nanoseconds:.0}");
+        [
+            latency.call.clone(),
+            count(latency.count),
+            time(latency.p50),
+            time(latency.p90),
+            time(latency.p99),
+            time(latency.p999),
+            time(latency.most),
+        ]
+    });
+    format!("\n{}\n", table(head, rows))
 }

@@ -1,6 +1,7 @@
 //! The device and the heap that a subcommand works with, and how they are described in JSON.
 
 use super::Common;
+use super::machine::Machine;
 use super::output::note;
 use anyhow::Result;
 use scatterheap::heap::layout::Layout;
@@ -123,6 +124,7 @@ impl HeapDescription {
 pub struct Document<T> {
     command: &'static str,
     version: &'static str,
+    machine: Machine,
     device: DeviceDescription,
     heap: HeapDescription,
     #[serde(flatten)]
@@ -135,6 +137,7 @@ impl<T: Serialize> Document<T> {
         Ok(Self {
             command,
             version: env!("CARGO_PKG_VERSION"),
+            machine: Machine::new(heap.device()),
             device: DeviceDescription::new(heap.device())?,
             heap: HeapDescription::new(heap.layout(), heap.capacity(), heap.hardening()),
             content,

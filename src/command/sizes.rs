@@ -47,6 +47,7 @@ mod tests {
             least: 16,
             most: 1024,
             seed: 0,
+            moments: 0,
         };
         let bounds = |workload, least: Option<u64>, most: Option<u64>| {
             let arguments = SizeArguments {

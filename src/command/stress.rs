@@ -3,6 +3,7 @@
 use super::heap::HeapArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
+use super::report::ReportArguments;
 use super::session::{Document, Judged};
 use super::sizes::SizeArguments;
 use super::{Common, workload_parser};
@@ -27,6 +28,7 @@ Examples:
   scatterheap stress
   scatterheap stress mixed churn --device cuda:0 --heap 16GiB --threads 1048576
   scatterheap stress uniform --least 256 --most 256 --json
+  scatterheap stress --report heap.html
 
 NULL is not a failure: it is what malloc answers when nothing is left. The exit code is 1 if a
 block was corrupt, overlapped, misplaced or leaked, or if an invariant of the heap did not hold.";
@@ -45,6 +47,8 @@ pub struct Arguments {
     rounds: Option<u32>,
     #[command(flatten)]
     sizes: SizeArguments,
+    #[command(flatten)]
+    report: ReportArguments,
     #[command(flatten)]
     how: HeapArguments,
 }
@@ -73,12 +77,14 @@ impl Arguments {
             threads: self.threads.unwrap_or(usual.threads),
             rounds: self.rounds.unwrap_or(usual.rounds),
             seed: common.seed,
+            moments: self.report.moments(),
             ..self.sizes.apply(workload, usual)
         }
     }
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    arguments.report.prepare()?;
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
     let mut reports = Vec::new();
@@ -89,9 +95,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         reports.push(stress::run(&heap, workload, &settings, &mut show)?);
         heap.reset()?;
     }
-    if common.json {
-        print_json(&Document::new("stress", &heap, Content::of(&reports))?)?;
-    } else {
+    if common.json || arguments.report.is_wanted() {
+        let document = Document::new("stress", &heap, Content::of(&reports))?;
+        arguments.report.write(&document)?;
+        if common.json {
+            print_json(&document)?;
+        }
+    }
+    if !common.json {
         print(&text(&heap, &reports))?;
     }
     judge(&reports)

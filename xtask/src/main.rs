@@ -1,6 +1,7 @@
 //! The project's own tasks, as `cargo xtask TASK`. This file only knows their names; each task has
 //! its file.
 
+mod browser;
 mod checkers;
 mod cuda_package;
 mod demo;
@@ -37,7 +38,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building and checking needs: the compilers of kernels, maturin and others
+    /// Install what building and checking needs: the compilers of kernels, maturin, Chromium and others
     Setup,
     /// Show what the heap does, on the GPU if there is one and otherwise on the CPU
     Demo,

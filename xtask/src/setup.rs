@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use scatterheap_ptx_builder::{Error, KernelCompiler, find_compiler};
 
+use crate::browser::install_browser;
 use crate::process::{find_program, run, succeeds};
 use crate::python::install_maturin;
 use crate::toolchain::{self, cuda_tools, own_nvcc, own_ptxas};
@@ -27,7 +28,7 @@ const CUDA_VERSION: &str = "13.0.88";
 /// Where a wheel of these has its files.
 const IN_CUDA_WHEEL: &str = "nvidia/cu13/";
 
-/// Makes sure that the kernel compiler, CUDA's compiler, `CMake` and maturin are there.
+/// Makes sure that the kernel compiler, CUDA's compiler, `CMake`, maturin and, where that is possible, Chromium are there.
 pub fn run_setup() -> Result<()> {
     let compiler = kernel_compiler()?;
     println!("kernel compiler: {compiler}");
@@ -38,6 +39,7 @@ pub fn run_setup() -> Result<()> {
         install_packages(&["cmake"]).context("cannot install CMake")?;
     }
     install_maturin()?;
+    install_browser();
     Ok(())
 }
 
@@ -68,10 +70,20 @@ pub fn is_debian() -> bool {
 
 /// Installs packages of the distribution.
 pub fn install_packages(packages: &[&str]) -> Result<()> {
+    install(packages, &[])
+}
+
+/// Installs packages of the distribution without what they only recommend.
+pub fn install_lean_packages(packages: &[&str]) -> Result<()> {
+    install(packages, &["--no-install-recommends"])
+}
+
+fn install(packages: &[&str], options: &[&str]) -> Result<()> {
     println!("running apt-get install {}", packages.join(" "));
     run(privileged("apt-get")?.args(["update", "--quiet"]))?;
     run(privileged("apt-get")?
         .args(["install", "--quiet", "--yes"])
+        .args(options)
         .args(packages))?;
     Ok(())
 }

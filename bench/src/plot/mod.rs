@@ -20,6 +20,7 @@ mod style;
 
 pub use error::{Error, Result};
 pub use read::{merge, read, read_from};
+pub use style::{rank, title};
 
 use crate::flaw::sound;
 use crate::row::Row;

@@ -39,7 +39,8 @@ const PALETTE: [RGBColor; 7] = [
 ];
 
 /// What an allocator is called in a plot.
-pub(super) fn title(allocator: &str) -> String {
+#[must_use]
+pub fn title(allocator: &str) -> String {
     match allocator {
         FLOOR => "no allocation".into(),
         _ => KNOWN
@@ -82,7 +83,8 @@ impl Colours {
 
 /// Where an allocator stands among others: the floor first, then ours, then those known, then the
 /// rest by name.
-pub(super) fn rank(allocator: &str) -> (usize, String) {
+#[must_use]
+pub fn rank(allocator: &str) -> (usize, String) {
     let place = match allocator {
         FLOOR => 0,
         OURS => 1,

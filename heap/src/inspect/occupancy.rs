@@ -6,7 +6,7 @@ use super::misused::MisuseReport;
 use super::region::Region;
 use crate::class;
 use crate::counters::Failure;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How full a heap is. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,7 +42,7 @@ pub struct Occupancy {
 }
 
 /// What the pages of a heap are used for; each page is counted once, but for `reclaimable`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageOccupancy {
     /// Free pages.
     pub free: u64,

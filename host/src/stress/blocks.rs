@@ -63,10 +63,16 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
                 run.note_peak()?;
             }
             progress(done + 3, total);
+            run.look_at(round, rounds, 2, || {
+                format!("round {}: all allocated", round + 1)
+            })?;
             // Every other round, another thread frees than allocated.
             arguments.stride = if round % 2 == 1 { stride(threads) } else { 1 };
             run.timed::<CheckAndFree>(&arguments)?;
         }
+        run.look_at(round, rounds, 2, || {
+            format!("round {}: all freed", round + 1)
+        })?;
         progress(done + STEPS, total);
     }
     Ok(())
@@ -87,6 +93,7 @@ pub(crate) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
         least: heap.largest_request(),
         most: heap.largest_request(),
         seed: 0,
+        moments: 0,
     };
     let filled = fill(heap, &settings)?;
     let taken = filled.nulls() == 0;

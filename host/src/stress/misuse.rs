@@ -114,6 +114,7 @@ fn unused(heap: &Heap) -> Result<List> {
         least: u64::from(heap.layout().largest_slot) + 1,
         most: u64::from(heap.layout().largest_slot) + 1,
         seed: 0,
+        moments: 0,
     };
     fill(heap, &runs)?.release()?;
     let snapshot = heap.snapshot()?;
@@ -187,6 +188,10 @@ impl Round<'_> {
         // SAFETY: the table and the lists are as the arguments say, and live until the launches ended.
         unsafe { run.timed_on::<MisuseAmongMallocs>(grid, &arguments)? };
         run.note_peak()?;
+        let (number, count) = (self.number, run.settings.rounds);
+        run.look_at(number, count, 2, || {
+            format!("round {}: all allocated", number + 1)
+        })?;
         show(2);
         let retired = unused(run.heap)?;
         arguments.retired = retired.addresses();
@@ -194,6 +199,9 @@ impl Round<'_> {
         unsafe { run.timed_on::<MisuseAmongFrees>(grid, &arguments)? };
         show(3);
         baits.anchors.release()?;
+        run.look_at(number, count, 2, || {
+            format!("round {}: all freed", number + 1)
+        })?;
         show(4);
         Ok(())
     }

@@ -17,8 +17,10 @@ use crate::device::Grid;
 use crate::error::Result;
 use crate::heap::Heap;
 use crate::tally::{Counted, DeviceTally};
+use crate::timeline::{Reached, Timeline};
 use kernels::churn::RoundsArguments;
 use kernels::sizes::Sizes;
+use kernels::tally::Count;
 use simt::kernel::Kernel;
 
 /// Is told how much of the work is done, and how much there is.
@@ -35,6 +37,7 @@ struct Run<'a> {
     /// Seconds in kernels that allocate or free.
     seconds: f64,
     peak: Option<crate::Occupancy>,
+    timeline: Timeline,
 }
 
 impl Run<'_> {
@@ -95,9 +98,46 @@ impl Run<'_> {
         self.heap.device().synchronize()
     }
 
+    /// Looks at the heap for the timeline.
+    fn look(&mut self, after: String) -> Result<()> {
+        let reached = Reached {
+            seconds: self.seconds,
+            operations: self.tally.read()?.of(Count::Operations),
+            asked_bytes: None,
+        };
+        let snapshot = self.heap.snapshot()?;
+        self.timeline.add(after, reached, &snapshot);
+        self.keep_if_peak(snapshot.occupancy());
+        Ok(())
+    }
+
+    /// [`look`](Self::look) if step `step` of `steps` is looked at, of which each has `looks` moments.
+    fn look_at(
+        &mut self,
+        step: u32,
+        steps: u32,
+        looks: u32,
+        after: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.timeline.wants(step, steps, looks) {
+            self.look(after())?;
+        }
+        Ok(())
+    }
+
+    /// Launches that rounds of threads that work alone are cut into: more if more is to be looked at.
+    fn launches(&self, usual: u32) -> u32 {
+        self.settings.rounds.min(usual.max(self.settings.moments))
+    }
+
     /// Keeps the occupancy if it is the highest so far.
     fn note_peak(&mut self) -> Result<()> {
         let occupancy = self.heap.snapshot()?.occupancy();
+        self.keep_if_peak(occupancy);
+        Ok(())
+    }
+
+    fn keep_if_peak(&mut self, occupancy: crate::Occupancy) {
         let higher = self
             .peak
             .as_ref()
@@ -105,7 +145,6 @@ impl Run<'_> {
         if higher {
             self.peak = Some(occupancy);
         }
-        Ok(())
     }
 }
 
@@ -128,7 +167,11 @@ pub fn run(
         tally: DeviceTally::new(heap.device())?,
         seconds: 0.0,
         peak: None,
+        timeline: Timeline::new(settings.moments),
     };
+    if run.timeline.is_wanted() {
+        run.look("the heap was made".into())?;
+    }
     match workload {
         Workload::Uniform | Workload::Mixed => blocks::run(&mut run, progress)?,
         Workload::Churn => rounds::churn(&mut run, progress)?,
@@ -145,5 +188,7 @@ pub fn run(
     };
     let whole = blocks::takes_whole_heap(heap)?;
     heap.drain_quarantine()?;
-    report::make(heap, workload, settings, &counted, run.seconds, peak, whole)
+    let timeline = std::mem::replace(&mut run.timeline, Timeline::new(0)).finish();
+    let report = report::make(heap, workload, settings, &counted, run.seconds, peak, whole)?;
+    Ok(Report { timeline, ..report })
 }

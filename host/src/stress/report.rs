@@ -4,6 +4,7 @@ use super::{Settings, Workload};
 use crate::error::Result;
 use crate::heap::Heap;
 use crate::tally::Counted;
+use crate::timeline::Moment;
 use heap_core::inspect::{MisuseReport, Occupancy};
 use heap_core::misuse::Misuse;
 use kernels::tally::Count;
@@ -53,6 +54,9 @@ pub struct Report {
     pub violations: Vec<String>,
     /// The heap where it was fullest, as far as it was looked at.
     pub peak: Occupancy,
+    /// The heap over time, if the settings ask for moments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<Moment>,
 }
 
 impl Report {
@@ -134,5 +138,6 @@ pub(super) fn make(
             .map(ToString::to_string)
             .collect(),
         peak,
+        timeline: Vec::new(),
     })
 }

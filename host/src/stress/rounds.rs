@@ -9,7 +9,7 @@ use kernels::divergent::Divergent;
 use kernels::grow::Grow;
 use simt::kernel::Kernel;
 
-/// Launches that a workload is cut into, so that progress can be shown and the heap be looked at.
+/// Launches that a workload is cut into, so that progress can be shown and the heap be looked at: more for a timeline.
 const LAUNCHES: u32 = 8;
 
 fn launches<K: Kernel<Arguments = RoundsArguments>>(
@@ -24,7 +24,7 @@ fn launches<K: Kernel<Arguments = RoundsArguments>>(
         .allocate(count * size_of::<Block>() as u64)?;
     held.clear()?;
     let rounds = run.settings.rounds;
-    let launches = rounds.min(LAUNCHES);
+    let launches = run.launches(LAUNCHES);
     for launch in 0..launches {
         let share = rounds / launches + u32::from(launch < rounds % launches);
         let arguments = RoundsArguments {
@@ -35,6 +35,7 @@ fn launches<K: Kernel<Arguments = RoundsArguments>>(
         };
         // SAFETY: the table has the blocks that a thread may hold.
         unsafe { run.timed::<K>(&arguments)? };
+        run.look_at(launch, launches, 1, || format!("launch {}", launch + 1))?;
         progress(u64::from(launch) + 1, u64::from(launches) + 1);
     }
     run.note_peak()?;
@@ -50,6 +51,7 @@ fn launches<K: Kernel<Arguments = RoundsArguments>>(
     let grid = Grid::of(u32::try_from(count).unwrap_or(u32::MAX));
     // SAFETY: the table is the array of blocks, each as its owner filled it.
     unsafe { run.timed_on::<CheckAndFree>(grid, &arguments)? };
+    run.look_at(0, 1, 1, || "all freed".into())?;
     progress(u64::from(launches) + 1, u64::from(launches) + 1);
     Ok(())
 }

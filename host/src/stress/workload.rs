@@ -90,6 +90,8 @@ pub struct Settings {
     pub most: u64,
     /// Different seeds give different sizes and orders.
     pub seed: u64,
+    /// Moments at which the heap is looked at between launches, about; none if it is 0.
+    pub moments: u32,
 }
 
 /// Smallest request of workloads whose blocks carry a letterhead.
@@ -127,6 +129,7 @@ impl Settings {
             least,
             most,
             seed: 1,
+            moments: 0,
         }
     }
 

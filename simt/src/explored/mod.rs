@@ -31,6 +31,10 @@ pub fn now() -> u64 {
     LOOKS.fetch_add(1000, Ordering::Relaxed)
 }
 
+pub fn ticks() -> u64 {
+    now()
+}
+
 pub fn trap() -> ! {
     panic!("device code trapped")
 }

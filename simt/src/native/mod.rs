@@ -19,6 +19,11 @@ pub fn now() -> u64 {
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
+#[inline(always)]
+pub fn ticks() -> u64 {
+    now()
+}
+
 #[cold]
 pub fn trap() -> ! {
     panic!("device code trapped")

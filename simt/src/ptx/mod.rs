@@ -68,6 +68,15 @@ pub fn now() -> u64 {
 }
 
 #[inline(always)]
+pub fn ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a special register. Not `nomem`: accesses to memory before it stay before it, and those after it
+    // after it.
+    unsafe { asm!("mov.u64 {0}, %clock64;", out(reg64) ticks, options(nostack)) };
+    ticks
+}
+
+#[inline(always)]
 pub fn trap() -> ! {
     // SAFETY: ends the launch.
     unsafe { nvptx::trap() }

@@ -1,7 +1,7 @@
 //! What `--output` and `--json` give: every figure, as CSV and as JSON, and plots.
 
-use super::machine::Machine;
 use super::measure::{Failure, Interrupted, Measured};
+use crate::command::machine::Machine;
 use crate::command::output::note;
 use anyhow::{Result, anyhow};
 use scatterheap_bench::{Plan, Row, plot, write_csv};

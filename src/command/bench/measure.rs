@@ -1,8 +1,8 @@
 //! Measures: our allocators in this process, plug-ins in processes of their own.
 
 use super::Arguments;
-use super::machine::Machine;
 use super::watch::{Watch, workload_of_a_peer, workload_of_ours};
+use crate::command::machine::Machine;
 use crate::command::output::note;
 use crate::command::progress::Progress;
 use crate::command::{Common, WORKER};

@@ -1,7 +1,6 @@
 //! `scatterheap bench`: measures allocators side by side.
 
 mod files;
-mod machine;
 mod measure;
 mod report;
 mod table;
@@ -9,6 +8,7 @@ mod watch;
 
 use super::Common;
 use super::output::{note, print, print_json};
+use super::report::page_file;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 pub use measure::Interrupted;
@@ -91,6 +91,9 @@ pub struct Arguments {
     /// Directory for latest.csv, latest.json and plots, which is made if need be
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Write a page with charts to this file; `scatterheap report` makes one of several tables
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 /// Reads the name of a test.
@@ -101,6 +104,9 @@ fn test_parser() -> impl TypedValueParser<Value = Test> {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     if let Some(directory) = &arguments.output {
         files::prepare(directory)?;
+    }
+    if let Some(page) = &arguments.report {
+        page_file::prepare(page)?;
     }
     let measured = measure::run(common, arguments)?;
     note_what_is_missing(&measured, arguments);
@@ -114,6 +120,10 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         Some(directory) => files::write(&measured, directory),
         None => Ok(()),
     };
+    let written = written.and(match &arguments.report {
+        Some(page) => page_file::write_run(page, &files::Document::new(&measured)),
+        None => Ok(()),
+    });
     let judged = judge(&measured);
     if let (Err(error), Err(_)) = (&written, &judged) {
         note(&format!("error: {error}"));

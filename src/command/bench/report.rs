@@ -138,7 +138,7 @@ fn requests(measured: &Measured, of: &Row) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::bench::machine::Machine;
+    use crate::command::machine::Machine;
     use scatterheap::Device;
     use scatterheap_bench::{Plan, Settings};
 

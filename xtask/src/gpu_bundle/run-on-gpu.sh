@@ -11,7 +11,7 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay
-#                      bench python resources cpp; and long, which runs only if it is named
+#                      bench report python resources cpp; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
 # The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
@@ -237,6 +237,16 @@ if wanted bench; then
       # Benchmarks write reports to where they run.
       step "benchmark $name" "benchmark-$name.txt" env --chdir="$out" "$benchmark" --bench
     done
+  fi
+fi
+if wanted report; then
+  # Pages with pictures: of a replay, of stress, and of the benchmark if it was run with this OUT.
+  step "report of a replay" report-replay.txt "$command" replay "$here/traces/sqlite3.sctrace" --heap "$heap" \
+    --device "$device" ${copies[@]+"${copies[@]}"} --report "$out/replay.html"
+  step "report of stress" report-stress.txt "$command" stress --threads "$threads" --heap "$heap" --device "$device" \
+    --moments 32 --report "$out/stress.html"
+  if [[ -s $out/bench/latest.json ]]; then
+    step "report of the benchmark" report-bench.txt "$command" report "$out/bench/latest.json" --output "$out/bench.html"
   fi
 fi
 if wanted python; then

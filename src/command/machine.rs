@@ -1,14 +1,14 @@
-//! Where and when it was measured, and with what.
+//! Where and when something was run or measured, and with what.
 
 use jiff::Timestamp;
 use scatterheap::Device;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The commit that this program was built from, if that was known.
 const COMMIT: Option<&str> = option_env!("SCATTERHEAP_COMMIT");
 
 /// The machine, the program, and the time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// How the device is selected.
     pub selector: String,
@@ -19,10 +19,10 @@ pub struct Machine {
     /// Version of CUDA that the driver speaks.
     pub driver: Option<String>,
     /// Version of scatterheap.
-    pub version: &'static str,
+    pub version: String,
     /// The commit that it was built from.
-    pub commit: Option<&'static str>,
-    /// When it was measured, in UTC.
+    pub commit: Option<String>,
+    /// When it was run, in UTC.
     pub date: String,
 }
 
@@ -33,8 +33,10 @@ impl Machine {
             device: device.name(),
             gpu: device.is_gpu(),
             driver: Device::driver_version().filter(|_| device.is_gpu()),
-            version: env!("CARGO_PKG_VERSION"),
-            commit: COMMIT.filter(|commit| !commit.is_empty()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: COMMIT
+                .filter(|commit| !commit.is_empty())
+                .map(str::to_owned),
             date: Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
         }
     }
@@ -45,7 +47,10 @@ impl Machine {
         if let Some(driver) = &self.driver {
             parts.push(format!("driver for CUDA {driver}"));
         }
-        let commit = self.commit.map(|commit| format!(", commit {commit}"));
+        let commit = self
+            .commit
+            .as_ref()
+            .map(|commit| format!(", commit {commit}"));
         parts.push(format!(
             "scatterheap {}{}",
             self.version,
