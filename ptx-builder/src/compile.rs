@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Writes to this directory instead of `OUT_DIR`. It also holds the inner cargo's target
+    /// Writes to this directory instead of `OUT_DIR`. It then also holds the inner cargo's target
     /// directories.
     #[must_use]
     pub fn output_directory(mut self, directory: impl Into<PathBuf>) -> Self {
@@ -190,8 +190,8 @@ impl Builder {
         compiler: &KernelCompiler,
         output_directory: &Path,
     ) -> Result<Vec<u8>, Error> {
-        let target_directory = output_directory
-            .join("ptx-target")
+        let target_directory = self
+            .target_directory(output_directory)
             .join(baseline.target_cpu());
         let ptx = target_directory.join(format!(
             "{crate_name}-{:016x}.ptx",
@@ -224,12 +224,21 @@ impl Builder {
         run()?;
         if !ptx.is_file() {
             // Cargo does not know of the PTX file: if it alone was lost, cargo calls the crate
-            // fresh. Start afresh.
-            fs::remove_dir_all(&target_directory)
-                .map_err(file_error("remove", &target_directory))?;
+            // fresh.
+            forget(crate_name, &target_directory)?;
             run()?;
         }
         fs::read(&ptx).map_err(file_error("read", &ptx))
+    }
+
+    /// Where the inner cargo builds: one place for all build scripts of the outer one's profile, so that `core` is compiled
+    /// once for all kernel crates. Inner cargos wait for each other there.
+    fn target_directory(&self, output_directory: &Path) -> PathBuf {
+        let shared = match self.output_directory {
+            None => shared_directory(output_directory),
+            Some(_) => None,
+        };
+        shared.unwrap_or(output_directory).join("ptx-target")
     }
 
     /// The inner cargo, up to the arguments for the compiler itself.
@@ -288,6 +297,32 @@ impl Builder {
         (&self.directory, &compiler.rustc, &compiler.version).hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// The directory of a profile, if an `OUT_DIR` lies in one as cargo makes it: `PROFILE/build/PACKAGE-HASH/out`.
+fn shared_directory(out_directory: &Path) -> Option<&Path> {
+    let build = out_directory.ancestors().nth(2)?;
+    (build.file_name()? == "build").then(|| build.parent())?
+}
+
+/// Lets the inner cargo compile a crate again. The rest of its directory may be in use.
+fn forget(crate_name: &str, target_directory: &Path) -> Result<(), Error> {
+    let known = target_directory
+        .join(TARGET)
+        .join("release")
+        .join(".fingerprint");
+    let entries = fs::read_dir(&known).map_err(file_error("read", &known))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name
+            .to_string_lossy()
+            .starts_with(&format!("{crate_name}-"))
+        {
+            let path = entry.path();
+            fs::remove_dir_all(&path).map_err(file_error("remove", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The compiler's flags, as cargo passes a list in one variable. They hold for `core` and for every
@@ -414,6 +449,17 @@ mod tests {
         ] {
             assert!(!is_outer_setting(OsStr::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn build_scripts_of_a_profile_share_a_directory() {
+        let of = |out: &str| shared_directory(Path::new(out)).map(Path::to_path_buf);
+        assert_eq!(
+            of("/here/target/debug/build/one-0a1b/out"),
+            Some("/here/target/debug".into())
+        );
+        assert_eq!(of("/elsewhere/out"), None);
+        assert_eq!(of("out"), None);
     }
 
     #[test]
