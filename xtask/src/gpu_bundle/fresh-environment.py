@@ -16,14 +16,17 @@ import zipfile
 
 
 def add_numba(python, packages, archive):
-    """Unpacks Numba, if it is missing and was brought along."""
-    if subprocess.run([python, "-c", "import numba_cuda"], capture_output=True).returncode == 0:
+    """Unpacks Numba, if it is missing or too old, and was brought along."""
+    if subprocess.run([python, "-c", "from numba.cuda import cgutils"], capture_output=True).returncode == 0:
         print("Numba is there")
     elif not archive.is_file() or sys.version_info[:2] != (3, 12) or sys.implementation.name != "cpython":
         print("Numba is not there, and none for this Python was brought along")
     else:
         with tarfile.open(archive) as files:
             files.extractall(packages, filter="data")
+        # After outer.pth, by its name. NumPy 2.5 has no `row_stack` any more, which numba-cuda 0.30 looks for when it is imported.
+        line = "import numpy; hasattr(numpy, 'row_stack') or setattr(numpy, 'row_stack', numpy.vstack)\n"
+        (packages / "outer_numpy.pth").write_text(line)
         print("Numba was brought along")
 
 

@@ -155,9 +155,10 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_handle(heap, &first) == 0 && first.words[0] != 0);
     scatterheap_occupancy occupancy;
     EXPECT(scatterheap_heap_snapshot(heap, &occupancy) == 0);
-    EXPECT(occupancy.capacity == 1 << 20 && occupancy.largest_capacity == 64 << 20);
-    EXPECT(occupancy.used_blocks == 0 && occupancy.used_bytes == 0 && occupancy.largest_request == 1 << 20);
-    EXPECT(occupancy.free_pages * occupancy.page_bytes == 1 << 20 && occupancy.slab_pages + occupancy.run_pages == 0);
+    /* GPUs map memory in pieces, of 2 MiB for one. */
+    EXPECT(occupancy.capacity >= 1 << 20 && occupancy.largest_capacity >= 64 << 20);
+    EXPECT(occupancy.used_blocks == 0 && occupancy.used_bytes == 0 && occupancy.largest_request == occupancy.capacity);
+    EXPECT(occupancy.free_pages * occupancy.page_bytes == occupancy.capacity && occupancy.slab_pages + occupancy.run_pages == 0);
     EXPECT(occupancy.failures == 0 && occupancy.misuses == 0 && occupancy.fragmentation == 0.0);
     uint64_t capacity = 0;
     EXPECT(scatterheap_heap_grow(heap, 1 << 20, &capacity) == 0 && capacity >= 2 << 20);
