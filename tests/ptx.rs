@@ -93,8 +93,20 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
     workgen::CheckOutputs::NAME,
 ];
 
-/// Kernels of the library.
-const ENTRIES: [&str; 32] = [
+/// Kernels that the host needs for a heap: they come with the library and with the device functions.
+const ENTRIES_OF_HEAPS: [&str; 8] = [
+    each::MallocEach::NAME,
+    each::FreeEach::NAME,
+    growth::Admit::NAME,
+    growth::Retract::NAME,
+    growth::TryMapping::NAME,
+    hardening::PoisonPages::NAME,
+    hardening::DrainQuarantine::NAME,
+    initialise::Initialise::NAME,
+];
+
+/// All other kernels of the library.
+const OTHER_LIBRARY_ENTRIES: [&str; 24] = [
     blocks::Allocate::NAME,
     blocks::AllocateMissing::NAME,
     blocks::Fill::NAME,
@@ -102,19 +114,11 @@ const ENTRIES: [&str; 32] = [
     blocks::CheckAndFree::NAME,
     churn::Churn::NAME,
     divergent::Divergent::NAME,
-    each::MallocEach::NAME,
-    each::FreeEach::NAME,
     exchange::Exchange::NAME,
     exchange::EmptyMailboxes::NAME,
     exhaust::Exhaust::NAME,
     exhaust::Recover::NAME,
     grow::Grow::NAME,
-    growth::Admit::NAME,
-    growth::Retract::NAME,
-    growth::TryMapping::NAME,
-    hardening::PoisonPages::NAME,
-    hardening::DrainQuarantine::NAME,
-    initialise::Initialise::NAME,
     litmus::Prepare::NAME,
     litmus::Play::NAME,
     litmus::CountCrossings::NAME,
@@ -127,18 +131,6 @@ const ENTRIES: [&str; 32] = [
     soak::Drain::NAME,
     starve::Starve::NAME,
     starve::Thin::NAME,
-];
-
-/// The kernels that come with the device functions: what the host needs for a heap.
-const ENTRIES_OF_DEVICE: [&str; 8] = [
-    each::MallocEach::NAME,
-    each::FreeEach::NAME,
-    growth::Admit::NAME,
-    growth::Retract::NAME,
-    growth::TryMapping::NAME,
-    hardening::PoisonPages::NAME,
-    hardening::DrainQuarantine::NAME,
-    initialise::Initialise::NAME,
 ];
 
 /// Functions that other languages call: those of `device/src/lib.rs` and `device/src/numba.rs`.
@@ -319,8 +311,9 @@ fn symbols<'a>(ptx: &'a str, directive: &str) -> BTreeSet<&'a str> {
 fn every_symbol_is_there_and_no_other() {
     let timed = ALLOCATE.into_iter().chain(FREE);
     let of_bench = timed.chain(OTHER_BENCH_ENTRIES).collect();
-    let of_library = ENTRIES.into_iter().collect();
-    let of_device = ENTRIES_OF_DEVICE.into_iter().collect();
+    let of_heaps = ENTRIES_OF_HEAPS.into_iter();
+    let of_library = of_heaps.clone().chain(OTHER_LIBRARY_ENTRIES).collect();
+    let of_device = of_heaps.collect();
     let (none, exports) = (BTreeSet::new(), EXPORTS.into_iter().collect());
     for (name, sources) in MODULES {
         let (entries, functions) = match name {

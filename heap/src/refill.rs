@@ -164,7 +164,7 @@ impl Core {
         if again.left() > 0 && !hints.outgrown {
             return self.offer_again(stripe, before, again, reserved);
         }
-        let mut hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
+        hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
         let mut at_hand = self.take_at_hand(before, hints);
         if hints.outgrown && at_hand.slab().is_none() {
             if again.left() > 0 {

@@ -22,6 +22,7 @@ mod sizes;
 mod snapshot;
 mod soak;
 mod stress;
+mod unused;
 mod watchdog;
 
 pub use bench::Interrupted;

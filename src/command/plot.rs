@@ -2,9 +2,8 @@
 
 use super::Common;
 use super::output::{print, print_json};
+use super::unused::Unused;
 use anyhow::{Result, bail};
-use scatterheap::Selector;
-use scatterheap::size::Bytes;
 use scatterheap_bench::plot;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -37,17 +36,6 @@ pub struct Arguments {
     title: Option<String>,
     #[command(flatten)]
     unused: Unused,
-}
-
-/// Common options that mean nothing here: taken, as everywhere, but not offered.
-#[derive(Debug, clap::Args)]
-struct Unused {
-    #[arg(long, hide = true, default_value = "auto")]
-    device: Selector,
-    #[arg(long, hide = true)]
-    heap: Option<Bytes>,
-    #[arg(long, hide = true, default_value_t = 1)]
-    seed: u64,
 }
 
 #[derive(Serialize)]

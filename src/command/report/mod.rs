@@ -13,9 +13,8 @@ pub use arguments::ReportArguments;
 
 use super::Common;
 use super::output::{print, print_json};
+use super::unused::Unused;
 use anyhow::Result;
-use scatterheap::Selector;
-use scatterheap::size::Bytes;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -46,17 +45,6 @@ pub struct Arguments {
     title: Option<String>,
     #[command(flatten)]
     unused: Unused,
-}
-
-/// Common options that mean nothing here: taken, as everywhere, but not offered.
-#[derive(Debug, clap::Args)]
-struct Unused {
-    #[arg(long, hide = true, default_value = "auto")]
-    device: Selector,
-    #[arg(long, hide = true)]
-    heap: Option<Bytes>,
-    #[arg(long, hide = true, default_value_t = 1)]
-    seed: u64,
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,15 @@
+//! Common options where they mean nothing: of subcommands that read files and use no device.
+
+use scatterheap::Selector;
+use scatterheap::size::Bytes;
+
+/// Taken, as everywhere, but not offered.
+#[derive(Debug, clap::Args)]
+pub struct Unused {
+    #[arg(long, hide = true, default_value = "auto")]
+    device: Selector,
+    #[arg(long, hide = true)]
+    heap: Option<Bytes>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    seed: u64,
+}
