@@ -4,6 +4,7 @@
 //! What was freed is used before fresh pages, the sooner the fewer of these are left: slabs that
 //! nobody refills from drain, and become pages again; but while pages are plentiful, looking for anything else is a waste of time.
 //! Slabs are as large as what the grid seems to want, and grow with what their stripe uses up.
+//! Bursts, where the lanes of a warp want the same, fill what they get: they may have fresh pages where these are scarce, and many.
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
 use crate::class;
@@ -19,9 +20,9 @@ use simt::{thread, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
-/// Listed slabs that are looked at before fresh pages are preferred.
+/// Listed slabs, and words without one, that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
-/// Listed slabs that a refill looks at before it searches.
+/// The same for a refill before it searches.
 const PROBES_AT_HAND: u32 = 2;
 /// Words of free pages that a refill looks at before it searches.
 const WORDS_AT_HAND: u32 = 8;
@@ -30,6 +31,8 @@ const LESS_LOG2: u32 = 2;
 
 /// Pages are scarce if less than this part of them is free.
 const SCARCE_SHARE: u32 = 8;
+/// Pages are rare if less than this part of them is free: then bursts get none at hand either.
+const RARE_SHARE: u32 = 64;
 /// Pages are plentiful if more than this part of them is free.
 const PLENTY_SHARE: u32 = 2;
 /// A heap is young while less than this part of its pages is in use.
@@ -51,6 +54,10 @@ const SLABS_RETURNING_LOG2: u32 = 3;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
+/// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
+const BURST_LANES: u32 = 10;
+/// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
+const SLABS_OF_BURST_LOG2: u32 = 2;
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
@@ -113,6 +120,8 @@ pub(crate) struct Hints {
     installed: u32,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
+    /// Whether much of the class is wanted at once, and not much else.
+    burst: bool,
     /// Whether the stripe has outgrown its slab, see [`Core::is_outgrown`].
     pub outgrown: bool,
 }
@@ -121,6 +130,12 @@ impl Hints {
     /// Whether so few pages are free that what other stripes have left should be used up first.
     pub(crate) fn are_pages_scarce(&self) -> bool {
         self.free < self.admitted / SCARCE_SHARE
+    }
+
+    /// Whether the stripe may have fresh pages.
+    fn may_take_pages(&self) -> bool {
+        let are_rare = self.free < self.admitted / RARE_SHARE;
+        !self.are_pages_scarce() || self.burst && !are_rare
     }
 
     /// Whether so many pages are free that to look for anything else would be a waste of time.
@@ -140,6 +155,7 @@ impl Hints {
         let warps = thread::grid_threads() / warp::LANES / stripes;
         Self {
             wanted: self.wanted.max((count.max(1) - 1) * warps.min(MOST_WARPS)),
+            burst: count >= BURST_LANES,
             ..self
         }
     }
@@ -162,12 +178,13 @@ impl Core {
             listed,
             installed,
             wanted: seen.left().min(0).unsigned_abs(),
+            burst: false,
             outgrown: false,
         }
     }
 
     /// A slab that is found by a few accesses, while the stripe keeps its old one: one of the class's listed slabs
-    /// with room, unless pages are plentiful; or free pages, unless they are scarce.
+    /// with room, unless pages are plentiful; or free pages, unless they are too scarce.
     pub(crate) fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
         let class = before.class();
         if hints.listed != 0
@@ -176,12 +193,14 @@ impl Core {
         {
             return Search::listed(slab);
         }
-        if hints.are_pages_scarce() {
+        if !hints.may_take_pages() {
             return Search::UNSETTLED;
         }
         let order = self.wished_order(before, hints);
         let least = if hints.outgrown {
             order
+        } else if hints.are_pages_scarce() {
+            hints.info.usual_order
         } else {
             order.saturating_sub(LESS_LOG2).max(hints.info.usual_order)
         };
@@ -217,7 +236,8 @@ impl Core {
             .map_or(Search::UNSETTLED, Search::listed)
     }
 
-    /// Takes a listed slab with room, looking at `probes` of them; any, if all may be looked at.
+    /// Takes a listed slab with room, looking at `probes` of them and of words that turn out to have none; any, if all may be
+    /// looked at.
     #[inline(never)]
     pub(crate) fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
@@ -241,6 +261,10 @@ impl Core {
             // A guess, which `remove` verifies.
             let mut word = listed.look(index);
             if word == 0 {
+                if left == 0 {
+                    return None;
+                }
+                left -= 1;
                 listed.tidy(index, index + 1);
             }
             while word != 0 {
@@ -302,15 +326,19 @@ impl Core {
     /// what is wanted little takes little.
     ///
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
-    /// ([`SLABS_OF_ALL_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
         let stripes = self.stripe_mask(class) + 1;
         let bytes_log2 = log2_up(class::slot_bytes(class)) + log2_up(hints.wanted);
-        let share =
-            log2(hints.free).saturating_sub(log2(hints.installed.max(stripes)) + SLABS_OF_ALL_LOG2);
+        let slabs_log2 = if hints.burst {
+            log2(stripes) + SLABS_OF_BURST_LOG2
+        } else {
+            log2(hints.installed.max(stripes)) + SLABS_OF_ALL_LOG2
+        };
+        let share = log2(hints.free).saturating_sub(slabs_log2);
         let mut order = bytes_log2
             .saturating_sub(u32::from(self.page_shift))
             .min(share);
@@ -394,6 +422,39 @@ fn log2(number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a stripe sees of which a group of `lanes` wants units, where `free` of 6,400 pages are free.
+    fn hints(free: u32, lanes: u32) -> Hints {
+        let info = ClassInfo {
+            least_order: 0,
+            usual_order: 0,
+            largest_order: 8,
+            padding: 0,
+        };
+        let before = Hints {
+            info,
+            free,
+            admitted: 6400,
+            epoch: 0,
+            listed: 0,
+            installed: 1,
+            wanted: 0,
+            burst: false,
+            outgrown: false,
+        };
+        before.for_group_of(lanes, 1)
+    }
+
+    #[test]
+    fn bursts_may_take_pages_where_they_are_scarce_but_not_the_last() {
+        for (free, few, many) in [(800, true, true), (799, false, true), (99, false, false)] {
+            assert_eq!(hints(free, 1).may_take_pages(), few, "{free}");
+            assert_eq!(hints(free, BURST_LANES - 1).may_take_pages(), few, "{free}");
+            assert_eq!(hints(free, BURST_LANES).may_take_pages(), many, "{free}");
+        }
+        // A 64th is not the last.
+        assert!(hints(100, warp::LANES).may_take_pages());
+    }
 
     #[test]
     fn logarithms_are_rounded() {
