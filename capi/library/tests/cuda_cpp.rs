@@ -95,8 +95,6 @@ fn programs_in_cuda_cpp_are_built_and_run() {
 /// A program that calls everything, built as the guide says for who has no `CMake`.
 fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     let ptx = directory.join("kernels.ptx");
-    let documented = directory.join("documented.cu");
-    fs::write(&documented, documented_programs()).expect("written");
     let flags = |source: &Path| {
         let mut command = Command::new(nvcc);
         command
@@ -107,7 +105,6 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
             .arg(source);
         command
     };
-    done(flags(&documented).arg("-ptx").arg("-o").arg(&ptx));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/kernels.cu");
     done(flags(&source).arg("-ptx").arg("-o").arg(&ptx));
     let code = fs::read_to_string(&ptx).expect("compiled");
@@ -149,17 +146,6 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
             .arg(&program),
     );
     run(&program, &[]);
-}
-
-/// The program in the guide, and the kernel in the README.
-fn documented_programs() -> String {
-    let block = |page: &str| {
-        let text = fs::read_to_string(root().join(page)).expect("a page");
-        let after = text.split_once("```cuda\n").expect("a program").1;
-        after.split_once("```").expect("its end").0.to_owned()
-    };
-    let (guide, readme) = (block("docs/cuda-cpp.md"), block("README.md"));
-    format!("{guide}\nnamespace readme {{\n{readme}}}\n")
 }
 
 /// The example, whose project finds the package.

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, iter};
 
 /// Whether the sources are here: test programs are also run elsewhere.
 fn has_sources() -> bool {
@@ -115,13 +116,23 @@ fn blocks_of(languages: &[&str]) -> Vec<(PathBuf, Block)> {
 
 /// Gives each block to a program, as a file; it must accept all.
 fn accepted(languages: &[&str], program: &str, arguments: &[&str]) {
+    accepted_as(languages, program, arguments, str::to_owned);
+}
+
+/// [`accepted`], with each block as `whole` makes a file of it.
+fn accepted_as(
+    languages: &[&str],
+    program: &str,
+    arguments: &[&str],
+    whole: impl Fn(&str) -> String,
+) {
     if !has_sources() {
         return;
     }
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let file = scratch.path().join("block");
     for (page, block) in blocks_of(languages) {
-        fs::write(&file, &block.text).expect("it can be written");
+        fs::write(&file, whole(&block.text)).expect("it can be written");
         let ran = Command::new(program).args(arguments).arg(&file).output();
         let Ok(output) = ran else {
             println!("skipped: {program} of the guide's blocks ({program} is not installed)");
@@ -146,4 +157,46 @@ fn commands_are_shell() {
 fn python_compiles() {
     let compile = "import sys; compile(open(sys.argv[1]).read(), sys.argv[1], 'exec')";
     accepted(&["python"], "python3", &["-c", compile]);
+}
+
+/// What C and CUDA C++ include.
+fn headers() -> [String; 2] {
+    ["capi/include", "bench/include"].map(|headers| format!("-I{}", root().join(headers).display()))
+}
+
+#[test]
+fn c_compiles() {
+    let headers = headers();
+    let [ours, benchmark] = &headers;
+    let options = ["-fsyntax-only", "-Wall", "-Werror", "-Wno-unused-variable"];
+    let included = ["-include", "scatterheap.h", "-x", "c", ours, benchmark];
+    // What is shown are statements.
+    let whole = |text: &str| format!("void block(void *stream) {{\n{text}}}\n");
+    accepted_as(&["c"], "cc", &[&options[..], &included].concat(), whole);
+}
+
+/// CUDA's compiler: the one that `cargo xtask setup` installs, or else the one on the search path.
+fn nvcc() -> Option<PathBuf> {
+    let search_path = env::var_os("PATH").unwrap_or_default();
+    iter::once(root().join(".tools/cuda/bin"))
+        .chain(env::split_paths(&search_path))
+        .map(|directory| directory.join("nvcc"))
+        .find(|program| program.is_file())
+}
+
+#[test]
+fn cuda_cpp_compiles() {
+    let Some(nvcc) = nvcc() else {
+        println!("skipped: CUDA C++ of the guide (no nvcc; `cargo xtask setup` installs it)");
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a temporary directory");
+    let ptx = scratch.path().join("block.ptx").display().to_string();
+    let headers = headers();
+    let [ours, benchmark] = &headers;
+    let options = ["-ptx", "-o", &ptx, "-arch=sm_90", "-std=c++17", "-rdc=true"];
+    let included = ["-include", "scatterheap.h", ours, benchmark, "-x", "cu"];
+    let nvcc = nvcc.display().to_string();
+    let options = [&options[..], &["-Werror=all-warnings"], &included].concat();
+    accepted(&["cuda"], &nvcc, &options);
 }
