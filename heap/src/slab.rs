@@ -74,7 +74,8 @@ impl Slab {
 }
 
 impl Heap {
-    fn usage(&self, page: u32) -> &DeviceAtomicU32 {
+    /// The word of the slab that begins at a page.
+    pub(crate) fn usage(&self, page: u32) -> &DeviceAtomicU32 {
         // SAFETY: the arrays of a heap are initialised and live as long as it does.
         &unsafe { self.slabs.get(page) }.usage
     }

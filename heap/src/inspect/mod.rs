@@ -16,23 +16,29 @@
 //! never changes; of the rest, everything but `check` reads what makes sense and skips what does
 //! not.
 //!
+//! Of a heap that is in use there is no such copy. A [`Glimpse`] makes do with one that was taken while
+//! threads were in the allocator: it gives the figures, as well as they can be known then.
+//!
 //! A snapshot knows the heap's layout from the heap's own code, not from offsets of its own.
 
 mod check;
 mod counted;
 mod error;
+mod glimpse;
 mod live;
 mod mirror;
 mod misused;
 mod occupancy;
 mod page_map;
 mod region;
+mod running;
 mod tagged;
 mod violation;
 
 pub use check::MAX_VIOLATIONS;
 pub use counted::{counters_range, failed_requests};
 pub use error::InspectError;
+pub use glimpse::{Glimpse, glimpse_bytes};
 pub use live::{Leak, LiveBlock};
 pub use misused::{MisuseReport, Misused};
 pub use occupancy::{ClassOccupancy, Failures, Occupancy, PageOccupancy, RunOccupancy};
@@ -60,6 +66,9 @@ pub struct Snapshot {
     flags: u32,
     mark: Mark,
     growth: Growth,
+    /// Slots handed out of the slab that begins at a page, where they are not told by the bitmap: a
+    /// [`Glimpse`] has none.
+    uses: Option<Vec<u32>>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -80,6 +89,11 @@ impl Snapshot {
     /// When the bytes do not begin with the head of a heap of this version of the allocator, or
     /// are not as long as that heap's metadata.
     pub fn new(metadata: Vec<u8>) -> Result<Self, InspectError> {
+        Self::of_length(metadata, |layout| layout.metadata_bytes)
+    }
+
+    /// A snapshot of as much of the metadata as `length` says of the heap's layout.
+    fn of_length(metadata: Vec<u8>, length: impl Fn(&Layout) -> u64) -> Result<Self, InspectError> {
         let head_bytes = metadata
             .get(..size_of::<Core>())
             .ok_or(InspectError::NoHead {
@@ -95,9 +109,10 @@ impl Snapshot {
         if layout != claimed {
             return Err(InspectError::OtherLayout);
         }
-        if metadata.len() as u64 != layout.metadata_bytes {
+        let expected = length(&layout);
+        if metadata.len() as u64 != expected {
             return Err(InspectError::Length {
-                expected: layout.metadata_bytes,
+                expected,
                 found: metadata.len() as u64,
             });
         }
@@ -126,6 +141,7 @@ impl Snapshot {
             flags,
             mark,
             growth,
+            uses: None,
         })
     }
 

@@ -123,6 +123,10 @@ impl Snapshot {
 
     /// Blocks of a region that are handed out.
     pub(super) fn used_blocks(&self, region: Region) -> u32 {
+        if let (Some(uses), Region::Slab(slab)) = (&self.uses, region) {
+            let used = uses.get(slab.page() as usize).copied();
+            return used.unwrap_or(0).min(self.slots(slab));
+        }
         self.block_words(region).map(u32::count_ones).sum()
     }
 
