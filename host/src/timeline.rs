@@ -6,7 +6,7 @@
 
 use crate::heat_map::HeatMap;
 use crate::snapshot::Snapshot;
-use heap_core::inspect::{Occupancy, PageOccupancy};
+use heap_core::inspect::{Occupancy, PageOccupancy, PageUse};
 use serde::{Deserialize, Serialize};
 
 /// Cells of a moment's map at most.
@@ -23,6 +23,14 @@ pub struct Moment {
     pub operations: u64,
     /// Bytes that the live blocks were asked for with, where that is known.
     pub asked_bytes: Option<u64>,
+    /// What the heap held.
+    #[serde(flatten)]
+    pub state: HeapState,
+}
+
+/// What a heap holds, in few bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeapState {
     /// Bytes that can be allocated so far.
     pub capacity: u64,
     /// Bytes of all blocks that are handed out, as they were rounded up.
@@ -45,6 +53,26 @@ pub struct Moment {
     pub runs: u64,
     /// The heap from its first page to its last.
     pub map: MomentMap,
+}
+
+impl HeapState {
+    /// The state of a heap that is so full, and whose pages are used like that.
+    #[must_use]
+    pub fn new(occupancy: &Occupancy, pages: &[PageUse]) -> Self {
+        Self {
+            capacity: occupancy.capacity,
+            used_bytes: occupancy.used_bytes,
+            used_blocks: occupancy.used_blocks,
+            page_bytes: occupancy.page_bytes,
+            pages: occupancy.pages,
+            largest_request: occupancy.largest_request,
+            external_fragmentation: occupancy.external_fragmentation,
+            nulls: nulls(occupancy),
+            sizes: sizes(occupancy),
+            runs: occupancy.runs.count,
+            map: MomentMap::new(pages, occupancy.page_bytes),
+        }
+    }
 }
 
 /// The slots of one size.
@@ -78,12 +106,8 @@ impl MomentMap {
     /// Pages in no use that makes sense.
     pub const LOST: u32 = 2;
 
-    fn new(snapshot: &Snapshot) -> Self {
-        let map = HeatMap::new(
-            &snapshot.page_map(),
-            snapshot.layout().page_bytes(),
-            MOST_CELLS,
-        );
+    fn new(pages: &[PageUse], page_bytes: u64) -> Self {
+        let map = HeatMap::new(pages, page_bytes, MOST_CELLS);
         let contents = map.cells.iter().map(|cell| {
             let slots = (cell.in_slabs, cell.slot_bytes.unwrap_or(Self::FREE));
             let other = [
@@ -154,23 +178,12 @@ impl Timeline {
     }
 
     pub fn add(&mut self, after: String, reached: Reached, snapshot: &Snapshot) {
-        let occupancy = snapshot.occupancy();
         self.moments.push(Moment {
             after,
             seconds: reached.seconds,
             operations: reached.operations,
             asked_bytes: reached.asked_bytes,
-            capacity: occupancy.capacity,
-            used_bytes: occupancy.used_bytes,
-            used_blocks: occupancy.used_blocks,
-            page_bytes: occupancy.page_bytes,
-            pages: occupancy.pages,
-            largest_request: occupancy.largest_request,
-            external_fragmentation: occupancy.external_fragmentation,
-            nulls: nulls(&occupancy),
-            sizes: sizes(&occupancy),
-            runs: occupancy.runs.count,
-            map: MomentMap::new(snapshot),
+            state: HeapState::new(&snapshot.occupancy(), &snapshot.page_map()),
         });
     }
 
@@ -257,7 +270,7 @@ mod tests {
         let mut timeline = Timeline::new(1);
         timeline.add("all".into(), Reached::default(), &snapshot);
         let moments = timeline.finish();
-        let [moment] = &moments[..] else {
+        let [Moment { state: moment, .. }] = &moments[..] else {
             panic!("{moments:?}")
         };
         assert_eq!((moment.used_blocks, moment.used_bytes), (100, 6400));
