@@ -3,6 +3,7 @@
 use crate::size::Bytes;
 use alloc_core::Failed;
 use heap_core::layout::{MAX_CAPACITY, MIN_CAPACITY};
+use std::path::PathBuf;
 
 /// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -222,6 +223,17 @@ pub enum Error {
     /// A trace that cannot be replayed.
     #[error("the trace cannot be replayed: {0}")]
     BadTrace(String),
+    /// A directory that readings of a heap cannot be in.
+    #[error(
+        "readings of heaps are published in {}, but that cannot be used ({reason}): set SCATTERHEAP_RUN_DIR to a directory of yours",
+        .path.display()
+    )]
+    RunDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
     /// A copy that does not fit.
     #[error("{asked} bytes at offset {offset} were asked for, but the memory has {bytes} bytes")]
     OutOfBounds {

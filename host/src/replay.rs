@@ -5,6 +5,7 @@ use crate::device::Grid;
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::latency::{CallLatency, DeviceLatencies};
+use crate::monitor::ShownOperations;
 use crate::stress::Progress;
 use crate::tally::DeviceTally;
 use crate::timeline::{Moment, Reached, Timeline};
@@ -210,6 +211,8 @@ struct Replaying<'a> {
     ranges: crate::Memory,
     tables: crate::Memory,
     places: u32,
+    /// Before the tally, so that nobody looks at it when it is released.
+    _shown: ShownOperations<'a>,
     tally: DeviceTally,
     seconds: f64,
     peak: Occupancy,
@@ -238,6 +241,7 @@ impl<'a> Replaying<'a> {
         let table = u64::from(places) * size_of::<Place>() as u64;
         let tables = device.allocate(table * u64::from(copies * settings.lanes))?;
         tables.clear()?;
+        let tally = DeviceTally::new(device)?;
         Ok(Self {
             heap,
             copies,
@@ -251,7 +255,8 @@ impl<'a> Replaying<'a> {
             ranges,
             tables,
             places,
-            tally: DeviceTally::new(device)?,
+            _shown: ShownOperations::new(heap, &tally),
+            tally,
             seconds: 0.0,
             peak: heap.snapshot()?.occupancy(),
             timeline: Timeline::new(settings.moments),

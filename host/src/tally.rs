@@ -23,6 +23,11 @@ impl DeviceTally {
         self.0.address()
     }
 
+    /// Address of the count of operations.
+    pub fn operations(&self) -> u64 {
+        self.address() + (Count::Operations as usize * size_of::<u64>()) as u64
+    }
+
     pub fn read(&self) -> Result<Counted> {
         let counts = self.0.read::<u64>(0, COUNTS)?;
         let mut counted = Counted::default();

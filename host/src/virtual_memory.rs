@@ -325,6 +325,17 @@ impl HostMemory {
         unsafe { &*(self.pointer as *const T) }
     }
 
+    /// Its bytes, for copies that the host asks for.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else may have its address, and the device must not be recovered while it is used.
+    pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        let length = usize::try_from(self.bytes).unwrap_or(0);
+        // SAFETY: all bytes were set to zero when it was allocated; else as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer as *mut u8, length) }
+    }
+
     /// Address for the device.
     #[must_use]
     pub fn address(&self) -> u64 {

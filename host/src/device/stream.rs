@@ -98,7 +98,8 @@ impl Stream {
         Arc::strong_count(&self.0) > 1
     }
 
-    fn alive(&self) -> Result<()> {
+    /// An error if the device was lost since the stream was made.
+    pub(crate) fn alive(&self) -> Result<()> {
         if self.0.generation == self.0.device.generation() && !self.0.device.is_lost() {
             return Ok(());
         }
@@ -165,6 +166,28 @@ impl Stream {
         either!(self.0.device, device => unsafe {
             device.copy_from_on(self.0.handle, address, bytes)
         })
+    }
+}
+
+impl Stream {
+    /// Copies from the memory of a GPU while its kernels use it, after all work that was enqueued here, and waits for
+    /// that, but for no other stream. The bytes are of slightly different moments. What a kernel did wrong
+    /// is left for others to find.
+    ///
+    /// # Safety
+    ///
+    /// As many bytes must be there, and stay so meanwhile.
+    pub(crate) unsafe fn peek(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.alive()?;
+        match &self.0.device.0.kind {
+            Kind::Cpu(_) => unreachable!(
+                "what a CPU has is looked at where it is: {address:#x}, {}",
+                bytes.len()
+            ),
+            #[cfg(feature = "cuda")]
+            // SAFETY: as the caller promises.
+            Kind::Cuda(cuda) => unsafe { cuda.peek_on(self.0.handle, address, bytes) },
+        }
     }
 }
 

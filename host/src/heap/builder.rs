@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::growth::{Growing, Growth, Plan};
 use crate::hardening;
 use crate::memory::Memory;
+use crate::monitor::Exposed;
 use heap_core::COUNT_BYTES;
 use heap_core::hardened::Hardening;
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
@@ -124,6 +125,7 @@ impl HeapBuilder<'_> {
             (None, Some((most, plan))) => self.reserve(stripes, most, plan)?,
         };
         let heap = Heap {
+            exposed: Exposed::nothing(),
             device: self.device.clone(),
             layout,
             metadata,

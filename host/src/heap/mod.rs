@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::growth::Growing;
 use crate::hardening;
 use crate::memory::Memory;
+use crate::monitor::{Exposed, Seen};
 use crate::snapshot::Snapshot;
 use bytemuck::bytes_of;
 use heap_core::inspect::{self, InspectError, MisuseReport};
@@ -32,6 +33,8 @@ fn page_memory(layout: &Layout) -> u64 {
 /// A heap on a device, from which kernels allocate by its handle.
 #[derive(Debug)]
 pub struct Heap {
+    /// Before the memory, so that nobody looks at it when it is released.
+    exposed: Exposed,
     device: Device,
     layout: Layout,
     metadata: Memory,
@@ -156,6 +159,11 @@ impl Heap {
         &self.metadata
     }
 
+    /// What those who watch it see.
+    pub(crate) fn exposed(&self) -> &Exposed {
+        &self.exposed
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if self.metadata.is_alive() {
             Ok(())
@@ -199,6 +207,8 @@ impl Heap {
 
     /// Writes the metadata of an empty heap.
     fn make_empty(&self) -> Result<()> {
+        // Nobody looks at metadata that are half written.
+        let mut exposed = self.exposed.take_back();
         if let Some(ring) = &self.ring {
             ring.clear()?;
         }
@@ -214,6 +224,8 @@ impl Heap {
                 .launch::<Initialise>(Grid::of(INITIALISERS), &arguments)?;
         }
         self.device.synchronize()?;
+        *exposed = Some(Seen::new(&core, &self.metadata));
+        drop(exposed);
         // SAFETY: nothing is handed out.
         unsafe { self.poison_pages(0, self.page_count()) }
     }
@@ -226,6 +238,7 @@ impl Heap {
     /// If the driver does not give the device back ([`Error::NotRecoverable`]: as it is with GPUs
     /// today, only a new process helps), or a heap in the caller's region was lost.
     pub fn rebuild(&mut self) -> Result<()> {
+        drop(self.exposed.take_back());
         self.device.recover()?;
         if !self.metadata.is_alive() {
             if !self.metadata.is_owned() {

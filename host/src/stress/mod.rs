@@ -16,6 +16,7 @@ pub use workload::{Settings, Workload};
 use crate::device::Grid;
 use crate::error::Result;
 use crate::heap::Heap;
+use crate::monitor::ShownOperations;
 use crate::tally::{Counted, DeviceTally};
 use crate::timeline::{Reached, Timeline};
 use kernels::churn::RoundsArguments;
@@ -33,6 +34,8 @@ const FIRST_OWNER: u64 = 1;
 struct Run<'a> {
     heap: &'a Heap,
     settings: &'a Settings,
+    /// Before the tally, so that nobody looks at it when it is released.
+    _shown: ShownOperations<'a>,
     tally: DeviceTally,
     /// Seconds in kernels that allocate or free.
     seconds: f64,
@@ -161,10 +164,12 @@ pub fn run(
     progress: Progress<'_>,
 ) -> Result<Report> {
     settings.check(workload, heap)?;
+    let tally = DeviceTally::new(heap.device())?;
     let mut run = Run {
         heap,
         settings,
-        tally: DeviceTally::new(heap.device())?,
+        _shown: ShownOperations::new(heap, &tally),
+        tally,
         seconds: 0.0,
         peak: None,
         timeline: Timeline::new(settings.moments),

@@ -90,4 +90,16 @@ impl Cuda {
             .map_err(|error| self.judge("copy from the device", error))?;
         self.synchronize_stream(stream)
     }
+
+    /// As [`copy_from_on`](Self::copy_from_on), beside kernels: a fault of theirs is not this call's to tell.
+    pub unsafe fn peek_on(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.enter()?;
+        let stream = stream_of(stream);
+        // SAFETY: as the caller promises; all is written when it was waited for.
+        unsafe {
+            result::memcpy_dtoh_async(bytes, address, stream)
+                .and_then(|()| result::stream::synchronize(stream))
+        }
+        .map_err(failed("copy from the device beside kernels"))
+    }
 }
