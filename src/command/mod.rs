@@ -7,6 +7,7 @@ mod filling;
 mod heap;
 mod info;
 mod litmus;
+mod live;
 mod machine;
 mod occupancy;
 pub mod output;
@@ -22,6 +23,7 @@ mod sizes;
 mod snapshot;
 mod soak;
 mod stress;
+mod top;
 mod unused;
 mod watchdog;
 
@@ -47,6 +49,7 @@ Examples:
   scatterheap resources --quick                     how fast the host's memory resources are
   scatterheap replay traces/sqlite3.sctrace --report heap.html
                                                     the same as a page with pictures
+  scatterheap top                                   heaps of runs with --live, while they run
   scatterheap bench --quick                         how fast malloc and free are, beside others
 
 Sizes are numbers of bytes, with a unit if you like: 4096, 64KiB, 512MiB, 16GiB.";
@@ -113,6 +116,8 @@ enum Command {
     Plot(plot::Arguments),
     /// Make one HTML page of runs: occupancy, heat map, fragmentation, speed, errors, comparison
     Report(report::Arguments),
+    /// Watch running heaps, in the terminal: those of runs with --live, and of programs that publish theirs
+    Top(top::Arguments),
     /// Measure a plug-in as its parent orders through standard input
     #[command(name = WORKER, hide = true)]
     Worker,
@@ -140,6 +145,7 @@ impl CommandLine {
             Command::Resources(arguments) => resources::run(common, arguments),
             Command::Plot(arguments) => plot::run(common, arguments),
             Command::Report(arguments) => report::run(common, arguments),
+            Command::Top(arguments) => top::run(common, arguments),
             Command::Worker => bench::work(),
         }
     }

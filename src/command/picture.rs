@@ -14,6 +14,12 @@ const HUES: [u8; 26] = [
     27, 33, 39, 45, 51, 50, 49, 48, 47, 46, 82, 118, 154, 190, 226, 220, 214, 208, 202, 196, 197,
     198, 199, 200, 201, 165,
 ];
+/// The hue of slots of this size, of all sizes that there may be.
+pub fn hue_of_slots(bytes: u64) -> u8 {
+    let octave = bytes.next_power_of_two().ilog2().saturating_sub(4) as usize;
+    HUES[(2 * octave).min(HUES.len() - 1)]
+}
+
 /// Lines of the grid at most.
 const MOST_LINES: usize = 24;
 /// Columns beside the grid: the address, and the frame.

@@ -2,6 +2,7 @@
 
 use super::Common;
 use super::heap::HeapArguments;
+use super::live::LiveArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
@@ -55,6 +56,8 @@ pub struct Arguments {
     /// [default: with --report]
     #[arg(long)]
     latencies: bool,
+    #[command(flatten)]
+    live: LiveArguments,
     #[command(flatten)]
     report: ReportArguments,
     #[command(flatten)]
@@ -111,12 +114,19 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         moments: arguments.report.moments(),
     };
 
+    let live = arguments
+        .live
+        .watch(std::slice::from_ref(&heap), "replay")?;
     let mut report = {
         let progress = Progress::new(common, "replay");
-        let mut show = |done, total| progress.show(done, total);
+        let mut show = |done, total| {
+            live.say(|| format!("window {done} of {total}"));
+            progress.show(done, total);
+        };
         replay::run(&heap, &trace, &settings, &mut show)?
     };
     if arguments.latencies || arguments.report.is_wanted() {
+        live.say(|| "times calls".into());
         time_calls(common, &heap, &trace, &settings, &mut report)?;
     }
     let passed = report.passed();

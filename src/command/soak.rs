@@ -4,6 +4,7 @@ mod record;
 
 use super::Common;
 use super::bench::stop_by_signal;
+use super::live::LiveArguments;
 use super::output::{count, note, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::DeviceDescription;
@@ -48,6 +49,8 @@ pub struct Arguments {
     /// File to which this run's record is appended, a line of JSON
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    live: LiveArguments,
 }
 
 /// What all runs on record counted, and this one.
@@ -104,14 +107,16 @@ fn soak(
 ) -> Result<Totals> {
     let stop = stop_by_signal()?;
     let progress = Progress::new(common, "soak");
+    let live = arguments.live.watch(heaps, "soak")?;
     let begin = Instant::now();
     let limit = arguments.seconds.map(Duration::from_secs);
     let mut go_on = |totals: &Totals| {
-        progress.say(&format!(
-            "{}, {} errors",
-            speed(totals),
-            count(totals.errors())
-        ));
+        let errors = count(totals.errors());
+        progress.say(&format!("{}, {errors} errors", speed(totals)));
+        live.say(|| {
+            let (pairs, speed) = (count(totals.pairs), speed(totals));
+            format!("{pairs} pairs, {speed}, {errors} errors")
+        });
         progress.show(totals.pairs, settings.pairs);
         let over = limit.is_some_and(|limit| begin.elapsed() >= limit);
         // Relaxed: nothing else is told by it.

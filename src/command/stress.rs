@@ -1,6 +1,7 @@
 //! `scatterheap stress`: tries a heap hard and verifies everything.
 
 use super::heap::HeapArguments;
+use super::live::LiveArguments;
 use super::output::{count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
@@ -48,6 +49,8 @@ pub struct Arguments {
     #[command(flatten)]
     sizes: SizeArguments,
     #[command(flatten)]
+    live: LiveArguments,
+    #[command(flatten)]
     report: ReportArguments,
     #[command(flatten)]
     how: HeapArguments,
@@ -87,11 +90,18 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     arguments.report.prepare()?;
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
+    let live = arguments
+        .live
+        .watch(std::slice::from_ref(&heap), "stress")?;
     let mut reports = Vec::new();
     for workload in arguments.workloads() {
         let settings = arguments.settings(common, workload, &heap);
         let progress = Progress::new(common, workload.name());
-        let mut show = |done, total| progress.show(done, total);
+        live.say(|| workload.to_string());
+        let mut show = |done, total| {
+            live.say(|| format!("{workload}, {done} of {total}"));
+            progress.show(done, total);
+        };
         reports.push(stress::run(&heap, workload, &settings, &mut show)?);
         heap.reset()?;
     }
