@@ -214,6 +214,48 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     }
 }
 
+#[test]
+fn the_cost_of_being_watched_is_measured() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let table = scratch.path().join("top.csv");
+    let arguments = [
+        "live-cost",
+        "--runs",
+        "2",
+        "--milliseconds",
+        "20",
+        "--threads",
+        "256",
+        "--device",
+        "cpu:2",
+        "--heap",
+        "8MiB",
+        "--json",
+        "--output",
+    ];
+    let mut command = command(scratch.path(), &arguments);
+    let output = command.arg(&table).output().expect("the command starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let (alone, watched) = (&document["alone"], &document["watched"]);
+    let (alone, watched) = (
+        alone.as_f64().expect("a speed"),
+        watched.as_f64().expect("a speed"),
+    );
+    let cost = document["cost"].as_f64().expect("a share");
+    assert!(alone > 0.0 && (cost - (1.0 - watched / alone)).abs() < 1e-9);
+    let table = std::fs::read_to_string(table).expect("it was written");
+    let kinds: Vec<_> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(4))
+        .collect();
+    assert_eq!(
+        kinds,
+        [Some("false"), Some("true"), Some("true"), Some("false")]
+    );
+}
+
 /// With the program `script`, which runs another one in a terminal.
 #[cfg(target_os = "linux")]
 #[test]

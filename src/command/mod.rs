@@ -8,6 +8,7 @@ mod heap;
 mod info;
 mod litmus;
 mod live;
+mod live_cost;
 mod machine;
 mod occupancy;
 pub mod output;
@@ -118,6 +119,8 @@ enum Command {
     Report(report::Arguments),
     /// Watch running heaps, in the terminal: those of runs with --live, and of programs that publish theirs
     Top(top::Arguments),
+    /// Measure what it costs to watch a heap
+    LiveCost(live_cost::Arguments),
     /// Measure a plug-in as its parent orders through standard input
     #[command(name = WORKER, hide = true)]
     Worker,
@@ -146,6 +149,7 @@ impl CommandLine {
             Command::Plot(arguments) => plot::run(common, arguments),
             Command::Report(arguments) => report::run(common, arguments),
             Command::Top(arguments) => top::run(common, arguments),
+            Command::LiveCost(arguments) => live_cost::run(common, arguments),
             Command::Worker => bench::work(),
         }
     }

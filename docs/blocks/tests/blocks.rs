@@ -17,6 +17,7 @@ scatterheap_alloc::global_heap!();
 /// What programs of the host import.
 mod host_prelude {
     pub use super::MyKernel;
+    pub use scatterheap::monitor;
     pub use scatterheap::resource::adaptor::Statistics;
     pub use scatterheap::resource::{Caching, DeviceVec, MemoryResource};
     pub use scatterheap::{

@@ -11,7 +11,7 @@
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay
-#                      bench report python resources cpp; and long, which runs only if it is named
+#                      bench report top python resources cpp; and long, which runs only if it is named
 #   SCENARIOS=DIR      scenarios of memory resources          [those of `scatterheap resources`]
 #
 # The group `long` explores warps and makes up inputs for hours, on the CPU: `bash long/long-runs.sh` says which
@@ -248,6 +248,30 @@ if wanted report; then
   if [[ -s $out/bench/latest.json ]]; then
     step "report of the benchmark" report-bench.txt "$command" report "$out/bench/latest.json" --output "$out/bench.html"
   fi
+fi
+if wanted top; then
+  # What a heap costs that is watched: 14 runs of a second, by turns with and without. Then a run that is watched in fact.
+  watched=(--milliseconds 1000)
+  [[ -n $quick ]] && watched=(--milliseconds 200 --runs 3)
+  step "cost of --live" top.txt "$command" live-cost --device "$device" --heap "$heap" --threads "$threads" \
+    "${watched[@]}" --output "$out/top.csv"
+  tail -n 7 "$out/top.txt"
+  # Until it is seen at work, and then as JSON.
+  export SCATTERHEAP_RUN_DIR=$out/top-readings
+  "$command" stress churn --rounds 2000 --threads "$threads" --heap "$heap" --device "$device" --live >"$out/top-stress.txt" 2>&1 &
+  run=$!
+  STEP_LIMIT=60 step "top" top-once.txt bash -c '
+    until "$0" top "$1" --once 2>/dev/null | tee "$2" | grep -q "^operations *[1-9]"; do sleep 0.1; done
+    "$0" top "$1" --json >"${2%.txt}.json" && cat "$2"' "$command" "$run" "$out/top-seen.txt"
+  if wait "$run"; then
+    passed=$((passed + 1))
+  else
+    failed+=("stress --live")
+    cat "$out/top-stress.txt"
+  fi
+  # It is empty: readings go with their heaps.
+  step "no readings are left" top-left.txt rmdir "$SCATTERHEAP_RUN_DIR"
+  unset SCATTERHEAP_RUN_DIR
 fi
 if wanted python; then
   # Not beside the results: with Numba it has thousands of files.
