@@ -3,8 +3,8 @@
 use scatterheap_host::Device;
 use scatterheap_host::resource::{
     Arena, BlockPool, Buddy, BySize, Caching, Configuration, DeviceMemory, DriverPool, Fallback,
-    Limiting, Logging, MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking,
-    Waiting,
+    Limiting, Live, Logging, MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics,
+    Tracking, Waiting,
 };
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub type Resource = Arc<dyn MemoryResource>;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Bytes that the upstream has.
+/// Bytes that the upstream has: the system's memory is no test's to exhaust.
 pub const UPSTREAM: u64 = 24 * MIB;
 
 /// A resource under test.
 pub struct Subject {
     pub name: String,
     /// Makes it, with memory from an upstream.
-    make: Box<dyn Fn(Resource) -> Resource>,
+    make: Box<dyn Fn(Resource) -> Resource + Send + Sync>,
     /// The largest block, and the largest alignment.
     pub most_bytes: u64,
     pub most_alignment: u64,
@@ -33,6 +33,12 @@ pub struct Subject {
 pub struct Made {
     pub resource: Resource,
     pub upstream: Resource,
+}
+
+/// Blocks and bytes that are handed out.
+pub fn live(resource: &Resource) -> (u64, u64) {
+    let Live { blocks, bytes } = resource.live();
+    (blocks, bytes)
 }
 
 impl Subject {
@@ -49,7 +55,7 @@ fn subject(
     name: &str,
     (most_bytes, most_alignment): (u64, u64),
     (room, unit): (u64, u64),
-    make: impl Fn(Resource) -> Resource + 'static,
+    make: impl Fn(Resource) -> Resource + Send + Sync + 'static,
 ) -> Subject {
     Subject {
         name: name.into(),
