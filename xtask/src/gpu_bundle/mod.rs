@@ -55,6 +55,8 @@ pub fn run(arguments: BundleArguments) -> Result<()> {
         "build",
         "--release",
         "--package",
+        "scatterheap",
+        "--package",
         "scatterheap-collections",
         "--examples",
     ])?);
