@@ -997,10 +997,11 @@ fn two_take_pages_at_once() {
 #[test]
 fn a_slab_offered_again_passes_the_content() {
     explore(4, || {
-        // The last free lets the crosser offer the slab once more; the first slot drawn is that one.
+        // Slots are drawn from the highest on. With the free of the third one six of eight are free, so that the crosser
+        // offers these once more as a row, which begins with that one.
         let (ground, mut blocks) = nearly_full(0, 1);
-        let last = blocks.remove(0);
-        for block in blocks.drain(..5) {
+        let last = blocks.remove(2);
+        for block in blocks.drain(2..7) {
             ground.spend(block);
         }
         let other = spawn(&ground, move |ground| ground.spend(last));
