@@ -301,3 +301,23 @@ fn the_view_leaves_the_terminal_as_it_was() {
         "{screen}"
     );
 }
+
+/// What was measured before is still there if nothing can be measured now.
+#[test]
+fn a_table_stays_if_the_cost_cannot_be_measured() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let table = directory.path().join("top.csv");
+    std::fs::write(&table, "measured before").expect("written");
+    let output = table.to_str().expect("UTF-8");
+    let arguments = ["live-cost", "--device", "cuda:4095", "--output", output];
+    assert!(!run(directory.path(), &arguments).status.success());
+    let kept = std::fs::read_to_string(&table).expect("there");
+    assert_eq!(kept, "measured before");
+    // A place where nothing can be written is told before anything is measured.
+    let nowhere = directory.path().join("none/top.csv");
+    let nowhere = nowhere.to_str().expect("UTF-8");
+    let arguments = ["live-cost", "--device", "cpu:2", "--output", nowhere];
+    let refused = run(directory.path(), &arguments);
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("cannot write"));
+}

@@ -44,8 +44,8 @@ const YOUNG_SHARE: u32 = 4;
 const REFILLS_TO_GROW: u32 = 4;
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
-/// From so many refills on, twice [`ENOUGH_SLOTS`] are enough: launches of that size that are repeated would else come to the end of
-/// a slab at their own end each time, where all its blocks live, and never find it free.
+/// From so many refills on a stripe's slabs grow up to twice [`ENOUGH_SLOTS`]: launches of that size that are repeated would else come
+/// to the end of a slab at their own end each time, where all its blocks live, and never find it free.
 const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;

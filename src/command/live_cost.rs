@@ -7,6 +7,7 @@ use super::Common;
 use super::output::{percent, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::Document;
+use super::try_out::try_out;
 use anyhow::{Context, Result, ensure};
 use scatterheap::Heap;
 use scatterheap::monitor::{self, Reading, published};
@@ -14,6 +15,7 @@ use scatterheap::size::Bytes;
 use scatterheap::stress::{self, Settings, Workload};
 use serde::Serialize;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What watching may cost at most.
@@ -73,7 +75,7 @@ struct Content {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.output {
-        write(path, "")?;
+        try_out(path).with_context(|| cannot_write(path))?;
     }
     let device = common.open_device()?;
     let heap = Heap::builder(&device)
@@ -174,7 +176,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn report(common: &Common, arguments: &Arguments, heap: &Heap, content: &Content) -> Result<()> {
     if let Some(path) = &arguments.output {
-        write(path, &csv(heap, content))?;
+        fs::write(path, csv(heap, content)).with_context(|| cannot_write(path))?;
     }
     if common.json {
         return print_json(&Document::new("live-cost", heap, content)?);
@@ -182,8 +184,8 @@ fn report(common: &Common, arguments: &Arguments, heap: &Heap, content: &Content
     print(&text(heap, content))
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 fn csv(heap: &Heap, content: &Content) -> String {

@@ -25,6 +25,7 @@ mod snapshot;
 mod soak;
 mod stress;
 mod top;
+mod try_out;
 mod unused;
 mod watchdog;
 

@@ -3,24 +3,16 @@
 use super::run::{self, Run};
 use super::{document, page};
 use crate::command::output::note;
+use crate::command::try_out::try_out;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
 /// Finds out whether a page can be written there; what is there stays as it is.
 pub fn prepare(path: &Path) -> Result<()> {
-    let is_new = !path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    let tried = opened.and_then(|_| {
-        if is_new {
-            fs::remove_file(path)
-        } else {
-            Ok(())
-        }
-    });
-    tried.map_err(|error| refusal(path, &error))
+    try_out(path).map_err(|error| refusal(path, &error))
 }
 
 /// Writes the page of one run, whose document is what it prints with `--json`.
