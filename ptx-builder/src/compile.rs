@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::recursion;
 use crate::registers::{self, RegisterLimit};
 use crate::sources::Sources;
 use crate::{Baseline, COMPILER_VARIABLE, Error, KernelCompiler, find_compiler};
@@ -170,11 +171,9 @@ impl Builder {
         baselines
             .iter()
             .map(|&baseline| {
-                let mut text = self.compile(crate_name, baseline, &compiler, &output_directory)?;
-                if !self.register_limits.is_empty() {
-                    text = registers::limit(&String::from_utf8_lossy(&text), &self.register_limits)
-                        .into_bytes();
-                }
+                let text = self.compile(crate_name, baseline, &compiler, &output_directory)?;
+                let text = recursion::call_through_pointers(&text);
+                let text = registers::limit(&text, &self.register_limits);
                 let path = output_directory.join(baseline.file_name(crate_name));
                 fs::write(&path, text).map_err(file_error("write", &path))?;
                 Ok(PtxModule { baseline, path })
@@ -189,7 +188,7 @@ impl Builder {
         baseline: Baseline,
         compiler: &KernelCompiler,
         output_directory: &Path,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<String, Error> {
         let target_directory = self
             .target_directory(output_directory)
             .join(baseline.target_cpu());
@@ -228,7 +227,7 @@ impl Builder {
             forget(crate_name, &target_directory)?;
             run()?;
         }
-        fs::read(&ptx).map_err(file_error("read", &ptx))
+        fs::read_to_string(&ptx).map_err(file_error("read", &ptx))
     }
 
     /// Where the inner cargo builds: one place for all build scripts of the outer one's profile, so that `core` is compiled

@@ -33,6 +33,7 @@ mod compiler;
 pub mod cuda_cpp;
 mod error;
 mod miscompilation;
+mod recursion;
 mod registers;
 mod sources;
 

@@ -44,6 +44,23 @@ fn every_atomic_has_ordering_and_scope() {
     assert!(seen > 100, "only {seen} atomics");
 }
 
+/// NVIDIA's assembler takes what calls itself by name for the same in all lanes; sorting is recursive.
+#[test]
+fn recursion_goes_through_pointers() {
+    let mut function = "";
+    for line in PTX.lines() {
+        if let Some(head) = line.strip_suffix('(') {
+            function = head.rsplit(' ').next().unwrap_or_default();
+        }
+        let calls = line.trim_start().starts_with("call");
+        assert!(
+            !(calls && line.contains(&format!(" {function},"))),
+            "{line}"
+        );
+    }
+    assert!(PTX.contains("mov.b64 %itself, "), "nothing is recursive");
+}
+
 /// CUDA's assembler: the one that `cargo xtask setup` installs, else the one on the search path.
 fn assembler() -> Option<PathBuf> {
     // Asked at run time, so that the test runs without its sources too.

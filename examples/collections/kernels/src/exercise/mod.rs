@@ -42,13 +42,28 @@ pub const PROGRAMS: [&str; 10] = [
     "Rc and dyn",
 ];
 
-/// What a thread's program comes to: they take turns.
+/// Which threads run the same program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// Neighbours run different programs: ten go side by side in each warp.
+    Thread = 1,
+    /// All lanes of a warp run one program, with numbers of their own: they branch differently in the same code.
+    Warp = 32,
+}
+
+/// The place in [`PROGRAMS`] of a thread's program: threads or warps take turns.
 #[must_use]
-pub fn run(index: u32, seed: u64, steps: u32) -> u64 {
+pub const fn program(index: u32, neighbours: u32) -> usize {
+    (index / neighbours) as usize % PROGRAMS.len()
+}
+
+/// What a thread's program comes to.
+#[must_use]
+pub fn run(program: usize, index: u32, seed: u64, steps: u32) -> u64 {
     let random = &mut Random::new(mix(seed ^ u64::from(index)));
     let mut found = Digest::default();
     let digest = &mut found;
-    match index % PROGRAMS.len() as u32 {
+    match program {
         0 => sequences::vector(random, steps, digest),
         1 => sequences::deque(random, steps, digest),
         2 => sequences::list(random, steps, digest),
@@ -75,6 +90,8 @@ pub struct ExerciseArguments {
     pub seed: u64,
     /// Steps of each program.
     pub steps: u64,
+    /// How many threads in a row run the same program: a number of [`Turns`].
+    pub neighbours: u64,
 }
 
 kernel! {
@@ -85,7 +102,8 @@ kernel! {
         if u64::from(index) >= arguments.count {
             return;
         }
-        let digest = run(index, arguments.seed, arguments.steps as u32);
+        let program = program(index, arguments.neighbours as u32);
+        let digest = run(program, index, arguments.seed, arguments.steps as u32);
         // SAFETY: there is a place for each thread.
         unsafe { (arguments.digests as *mut u64).add(index as usize).write(digest) };
     }
