@@ -124,6 +124,8 @@ impl HeapBuilder<'_> {
             (None, None) => self.allocate(stripes)?,
             (None, Some((most, plan))) => self.reserve(stripes, most, plan)?,
         };
+        // What lies between arrays and fields nobody reads, but snapshots copy it.
+        metadata.clear()?;
         let heap = Heap {
             exposed: Exposed::nothing(),
             device: self.device.clone(),

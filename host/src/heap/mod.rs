@@ -245,6 +245,7 @@ impl Heap {
                 return Err(Error::RegionLost);
             }
             let metadata = self.device.allocate(self.layout.metadata_bytes)?;
+            metadata.clear()?;
             self.pages = match &self.pages {
                 Pages::Whole(_) => Pages::Whole(self.device.allocate(page_memory(&self.layout))?),
                 Pages::Growing(growing) => Pages::Growing(Growing::new(

@@ -1,26 +1,17 @@
 //! The global heap of a GPU's modules: a variable of each module that has the line `global_heap!()`.
 
+use super::module::Module;
 use super::{Cuda, Error, Result, failed};
 use crate::device::global::Global;
-use alloc_core::{Binding, Failed, Failures, SYMBOL};
+use alloc_core::{Binding, Failed, Failures};
 use bytemuck::{Zeroable, bytes_of};
 use cudarc::driver::result;
-use cudarc::driver::sys::CUmodule;
-use std::ffi::CString;
 use std::sync::{MutexGuard, PoisonError};
 
-/// Address of a module's global heap, if it has one.
-pub(super) fn place(module: CUmodule) -> Option<u64> {
-    let symbol = CString::new(SYMBOL).ok()?;
-    // SAFETY: the module is loaded in the current context.
-    let (address, bytes) = unsafe { result::module::get_global(module, symbol) }.ok()?;
-    (bytes >= size_of::<Binding>()).then_some(address)
-}
-
 /// Writes a module's global heap, if it has a place for one. No kernel of it may run.
-pub(super) fn write(module: CUmodule, global: Option<&Global>) -> Result<()> {
+pub(super) fn write(module: &Module, global: Option<&Global>) -> Result<()> {
     let binding = global.map_or_else(Binding::zeroed, |global| global.binding);
-    let Some(address) = place(module) else {
+    let Some(address) = module.global_heap() else {
         return Ok(());
     };
     // SAFETY: the variable is a binding.
@@ -34,7 +25,7 @@ impl Cuda {
         self.forget_failures();
         let mut state = self.state()?;
         for module in &state.modules {
-            write(*module, global.as_ref())?;
+            write(module, global.as_ref())?;
         }
         state.global = global.map(Box::new);
         *self.failures() = global.map(|global| global.failures);

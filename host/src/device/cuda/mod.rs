@@ -16,14 +16,15 @@ mod virtual_memory;
 
 pub(super) use context::{begin_to_keep, end_to_keep};
 
+use self::module::Module;
 use super::global::Global;
 use super::{Grid, KernelSource, KernelUse, MemoryInfo};
 use crate::error::{Error, Result};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUmodule, CUresult};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUfunction, CUresult};
 use cudarc::driver::{DriverError, result, sys};
 use simt::kernel::Kernel;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -66,7 +67,7 @@ struct Stopwatch(Event, Event);
 
 /// What a recovery makes anew. It is never locked while the device is waited for.
 struct State {
-    modules: Vec<CUmodule>,
+    modules: Vec<Module>,
     functions: HashMap<&'static str, Function>,
     /// PTX of the modules, to load them again.
     sources: Vec<String>,
@@ -330,7 +331,7 @@ impl Cuda {
         raise_stack(state.stack)?;
         let modules = module::load(ptx)?;
         for module in &modules {
-            if let Err(error) = global::write(*module, state.global.as_deref()) {
+            if let Err(error) = global::write(module, state.global.as_deref()) {
                 module::unload(&modules);
                 return Err(error);
             }
@@ -614,17 +615,13 @@ fn find_function(state: &mut State, name: &'static str) -> Result<Function> {
     if let Some(function) = state.functions.get(name) {
         return Ok(*function);
     }
-    let symbol = CString::new(name).map_err(|_| Error::NoSuchKernel(name))?;
-    for module in &state.modules {
-        // SAFETY: the module is loaded in the current context.
-        if let Ok(function) = unsafe { result::module::get_function(*module, symbol.clone()) } {
-            let found = Function {
-                function,
-                wants_global: global::place(*module).is_some(),
-            };
-            state.functions.insert(name, found);
-            return Ok(found);
-        }
-    }
-    Err(Error::NoSuchKernel(name))
+    let found = state.modules.iter().find_map(|module| {
+        Some(Function {
+            function: module.function(name)?,
+            wants_global: module.wants_global,
+        })
+    });
+    let found = found.ok_or(Error::NoSuchKernel(name))?;
+    state.functions.insert(name, found);
+    Ok(found)
 }

@@ -9,7 +9,8 @@
 //! (`.maxnreg`); kernels with different limits become modules of their own.
 
 use super::{Error, LOG_BYTES, Result, text};
-use cudarc::driver::sys::{self, CUjit_option as Jit, CUlinkState, CUmodule};
+use alloc_core::{Binding, SYMBOL};
+use cudarc::driver::sys::{self, CUfunction, CUjit_option as Jit, CUlinkState, CUmodule};
 use cudarc::driver::{DriverError, result};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
@@ -18,17 +19,62 @@ use std::ffi::{CString, c_void};
 /// once.
 const DEFAULT_REGISTERS: u32 = 64;
 
+/// A module that is loaded in a context.
+pub(super) struct Module {
+    handle: CUmodule,
+    /// Names of its kernels. The driver is asked for no others: tools that check programs would call it an error.
+    kernels: Vec<String>,
+    /// Whether it has a place for a global heap.
+    pub wants_global: bool,
+}
+
+impl Module {
+    fn new(handle: CUmodule, ptx: &str) -> Self {
+        let declares_global = |line: &str| line.contains(".global") && line.contains(SYMBOL);
+        Self {
+            handle,
+            kernels: ptx.lines().filter_map(kernel_name).collect(),
+            wants_global: ptx.lines().any(declares_global),
+        }
+    }
+
+    /// A kernel, if the module has one of this name.
+    pub fn function(&self, name: &str) -> Option<CUfunction> {
+        let name = self.kernels.iter().find(|own| *own == name)?;
+        let symbol = CString::new(name.as_str()).ok()?;
+        // SAFETY: the module is loaded in the current context.
+        unsafe { result::module::get_function(self.handle, symbol) }.ok()
+    }
+
+    /// Address of its global heap, if it has a place for one.
+    pub fn global_heap(&self) -> Option<u64> {
+        let symbol = self.wants_global.then(|| CString::new(SYMBOL).ok())??;
+        // SAFETY: the module is loaded in the current context.
+        let (address, bytes) = unsafe { result::module::get_global(self.handle, symbol) }.ok()?;
+        (bytes >= size_of::<Binding>()).then_some(address)
+    }
+}
+
+/// The name of the kernel that begins with this line.
+fn kernel_name(line: &str) -> Option<String> {
+    let (linkage, head) = line.split_once(".entry ")?;
+    let name = head.split('(').next()?.trim();
+    ["", ".visible ", ".weak "]
+        .contains(&linkage)
+        .then(|| name.to_owned())
+}
+
 /// Compiles and links a module in the current context; more than one, where its kernels have
 /// different limits of registers.
 ///
 /// # Errors
 ///
 /// If it is no text, or the driver's compiler refuses it: then with its log.
-pub(super) fn load(ptx: &str) -> Result<Vec<CUmodule>> {
+pub(super) fn load(ptx: &str) -> Result<Vec<Module>> {
     let mut modules = Vec::new();
     for (registers, part) in by_registers(ptx) {
         match link(&[&part], registers).and_then(|image| load_image(&image)) {
-            Ok(module) => modules.push(module),
+            Ok(handle) => modules.push(Module::new(handle, &part)),
             Err(error) => {
                 unload(&modules);
                 return Err(error);
@@ -39,11 +85,11 @@ pub(super) fn load(ptx: &str) -> Result<Vec<CUmodule>> {
 }
 
 /// Unloads modules of the current context.
-pub(super) fn unload(modules: &[CUmodule]) {
+pub(super) fn unload(modules: &[Module]) {
     for module in modules {
         // SAFETY: the caller's modules were loaded, and are not used again. An error has nobody
         // to go to.
-        let _unloaded = unsafe { result::module::unload(*module) };
+        let _unloaded = unsafe { result::module::unload(module.handle) };
     }
 }
 
@@ -75,7 +121,7 @@ struct Piece<'a> {
 fn pieces(ptx: &str) -> Vec<Piece<'_>> {
     let mut pieces = vec![Piece::default()];
     for line in ptx.lines() {
-        if line.starts_with(".visible .entry ") || line.starts_with(".entry ") {
+        if kernel_name(line).is_some() {
             pieces.push(Piece {
                 lines: Vec::new(),
                 registers: Some(DEFAULT_REGISTERS),
@@ -232,6 +278,16 @@ mod tests {
             }
             assert!(!part.contains(".maxnreg"), "{part}");
         }
+    }
+
+    #[test]
+    fn modules_know_their_kernels_and_whether_they_want_a_heap() {
+        let without = Module::new(std::ptr::null_mut(), MODULE);
+        assert_eq!(without.kernels, ["small", "usual"]);
+        assert!(!without.wants_global);
+        assert!(without.function("helper").is_none() && without.global_heap().is_none());
+        let variable = format!(".visible .global .align 8 .b8 {SYMBOL}[120];\n");
+        assert!(Module::new(std::ptr::null_mut(), &variable).wants_global);
     }
 
     #[test]
