@@ -1263,6 +1263,27 @@ fn two_wait_for_growth_and_one_admits_the_pages() {
     });
 }
 
+/// Less than the above, in which so much else happens that a second admission is found late.
+#[test]
+fn two_admit_pages_and_these_are_there_once() {
+    explore(3, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        growing.map(true);
+        let take = |growing: &GrowingGround| {
+            growing.ground.heap().admit_mapped();
+            let page = growing.ground.obtain(PAGE);
+            growing.ground.write(page);
+            page
+        };
+        let other = growing.clone();
+        let other = loom::thread::spawn(move || take(&other));
+        let mine = take(&growing);
+        let theirs = other.join().expect("no panic");
+        finish(&growing.ground, vec![all, mine, theirs]);
+    });
+}
+
 #[test]
 fn growth_that_another_admitted_is_found() {
     explore(2, || {
