@@ -905,6 +905,25 @@ fn what_another_gave_back_from_the_quarantine_is_not_missed() {
     });
 }
 
+/// A thread's exchange that finds its place empty begins and is done while another's has taken a block out: who counts
+/// the one as done must know that it was the second to begin. Pages, because a search for them is short.
+#[test]
+fn what_is_on_its_way_out_of_the_quarantine_is_waited_for() {
+    explore(2, || {
+        let ground = Ground::quarantined(2);
+        let [first, second] = [1, 1].map(|_| ground.obtain(PAGE - FRAME));
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE - FRAME);
+        ground.spend(first);
+        let putter = spawn(&ground, move |ground| ground.free(second));
+        let seeker = spawn(&ground, |ground| ground.obtain(PAGE - FRAME));
+        let first_place = Share { index: 0, count: 2 };
+        ground.heap().drain_quarantine(first_place);
+        putter.join().expect("no panic");
+        let page = seeker.join().expect("no panic");
+        finish(&ground, vec![page, rest]);
+    });
+}
+
 #[test]
 fn a_larger_slab_reclaimed_in_vain_is_not_missed() {
     explore(2, || {

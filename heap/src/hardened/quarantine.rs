@@ -48,7 +48,8 @@ impl Core {
         if old != 0 {
             self.give_back(old);
         }
-        // Release: who reads this finds what was given back.
+        // Release: who reads this finds what was given back, and knows that it was begun: it does not count it in the
+        // place of another that is on its way.
         globals.drains_done.fetch_add(1, Ordering::Release);
     }
 
