@@ -155,8 +155,8 @@ impl Core {
     pub(crate) fn uninstall(&self, slab: Slab, left: u32) {
         let amount = INSTALLED + left;
         // Relaxed, after the caller's fence: whose free comes after this and finds the last block gone acquires in
-        // `change_state`, and knows that the slab's pages are announced. What was done to blocks and bits is released by
-        // who did it.
+        // `change_state`, and knows that the slab's pages are announced; so does, by the fence after its search, who sees
+        // this and not yet that the stripe has no slab. What was done to blocks and bits is released by who did it.
         let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
         self.change_state(slab, before, before.wrapping_sub(amount));
     }

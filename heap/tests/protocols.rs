@@ -550,6 +550,39 @@ fn a_slab_that_drains_while_its_stripe_leaves_it_is_not_missed() {
 }
 
 #[test]
+fn a_slab_that_drains_while_its_stripe_adopts_another_is_not_missed() {
+    explore(1, || {
+        // A stripe's slab is used up, though a slot of it is free; it takes over the slab of another, which has units
+        // left. Meanwhile all blocks of its own are freed: their page is free for who freed them. No other page is.
+        let ground = Ground::with_stripes(MIN_CAPACITY, 2, 2);
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        set_sm_id(0);
+        let mut leaving: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        set_sm_id(1);
+        let neighbour = ground.obtain(SLOT);
+        let page_of = |block| (block - ground.heap().base()) / PAGE;
+        let left = page_of(leaving[0]);
+        assert_ne!(page_of(neighbour), left);
+        ground.free(leaving.pop().expect("some"));
+        let other = spawn(&ground, |ground| {
+            for block in leaving {
+                ground.free(block);
+            }
+            ground.malloc(PAGE)
+        });
+        set_sm_id(0);
+        let mine = ground.obtain(SLOT);
+        let page = other.join().expect("no panic");
+        // Unless this thread took a slot of the slab that drains.
+        assert!(page.is_some() || page_of(mine) == left);
+        finish(
+            &ground,
+            page.into_iter().chain([mine, neighbour, rest]).collect(),
+        );
+    });
+}
+
+#[test]
 fn a_drawer_sees_the_slab_it_draws_from() {
     explore(4, || {
         // One thread makes the slab; what the other draws from it, it can free.
@@ -612,6 +645,22 @@ fn a_slab_reclaimed_in_vain_is_not_missed() {
         ground.write(mine);
         assert_eq!(other.join().expect("no panic"), None);
         finish(&ground, vec![mine, rest]);
+    });
+}
+
+#[test]
+fn a_page_reclaimed_in_vain_is_not_missed() {
+    explore(2, || {
+        // The same for who wants the page. It may see the stripe as it was before the slab was taken away, and the slab's
+        // use as it is afterwards: then only the use tells it that something moved.
+        let ground = Ground::new(1);
+        let block = ground.obtain(SLOT);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        ground.spend(block);
+        let other = spawn(&ground, |ground| ground.obtain(PAGE));
+        assert_eq!(ground.malloc(2 * PAGE), None);
+        let page = other.join().expect("no panic");
+        finish(&ground, vec![page, rest]);
     });
 }
 
