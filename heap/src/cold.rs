@@ -33,4 +33,4 @@ cold!(hardened_free: hardened_free(address: u64, mark: Mark));
 cold!(hardened_realloc: hardened_realloc(address: u64, bytes: u64, mark: Mark) -> *mut u8);
 cold!(hardened_usable_size: hardened_usable_size(mark: Mark, address: u64) -> u64);
 cold!(refuse: refuse(mark: Mark, address: u64));
-cold!(refuse_in_slab: refuse_in_slab(page: u32, entry: Entry, address: u64));
+cold!(refuse_among: refuse_among(lanes: u32, group: u32, taken: u32, page: u32, entry: Entry, address: u64));

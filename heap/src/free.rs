@@ -92,13 +92,12 @@ impl Heap {
         // The word's address: lanes may free into several heaps at once.
         let key = self.slot_words.pointer(index) as u64;
         let group = lanes.match_any_u64(key);
-        let leader = warp::lowest(group);
         let leads = group & warp::lanes_below() == 0;
         let bits = or_in_groups(lanes, group, leads, key, bit);
         // What the lanes did to their blocks comes before the leader's release.
         lanes.sync();
         let mut taken = 0;
-        let mut repeated = false;
+        let mut doubtful = false;
         if leads {
             // Beyond the last word only if the entry is damaged.
             if self.has_slot_word(index) {
@@ -108,17 +107,13 @@ impl Heap {
             if taken != 0 {
                 self.release(head, entry, taken.count_ones());
             }
-            repeated = group.count_ones() != bits.count_ones();
+            // Lanes with the same block, with one that is free already, or with no block at all.
+            doubtful = group.count_ones() != taken.count_ones();
         }
-        // The collectives that follow cost lanes that are together a tenth of what they cost those that are not.
+        // The collective that follows costs lanes that are together a tenth of what it costs those that are not.
         lanes.sync();
-        taken = lanes.shuffle(taken, leader);
-        // Some lanes freed the same block, or have a pointer into the middle of one. Of those with
-        // the same pointer the first freed it. Without a slot there is no bit.
-        let repeats = lanes.ballot(repeated) != 0
-            && warp::lowest(lanes.match_any_u64(address)) != warp::lane_id();
-        if taken & bit == 0 || repeats {
-            cold::refuse_in_slab(self, page, entry, address);
+        if lanes.ballot(doubtful) != 0 {
+            cold::refuse_among(self, lanes.mask(), group, taken, page, entry, address);
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::hardened::Hardening;
 use crate::heap::{Core, Mark};
 use crate::page_set::WORD_PAGES;
 use simt::atomic::Ordering;
-use simt::thread;
+use simt::{thread, warp};
 
 /// How the allocator was misused.
 #[repr(u32)]
@@ -140,11 +140,28 @@ impl Core {
         self.report_misuse(self.misuse_of(mark, address), address);
     }
 
-    /// Counts a pointer into the slab of `entry`, in page `page`, that is no block.
+    /// Counts those pointers into slabs that were no blocks: of the lanes of a mask, which call together, after some of
+    /// their frees had less effect than they should. Of `group`, whose blocks are in one word with the caller's, the lowest lane
+    /// cleared the bits `taken`; `entry` is that of `page`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn refuse_in_slab(&self, page: u32, entry: Entry, address: u64) {
-        self.report_misuse(self.misuse_in_slab(page, entry, address), address);
+    pub(crate) fn refuse_among(
+        &self,
+        lanes: u32,
+        group: u32,
+        taken: u32,
+        page: u32,
+        entry: Entry,
+        address: u64,
+    ) {
+        let taken = warp::shuffle(lanes, taken, warp::lowest(group));
+        // Of lanes with the same pointer the first freed it. A pointer into the middle of a block has no bit.
+        let first = warp::lowest(warp::match_any_u64(lanes, address)) == warp::lane_id();
+        let slot = entry.slot_at(self.offset_in_slab(entry.head(page), address));
+        let freed = slot.is_some_and(|slot| taken >> (slot & 31) & 1 == 1);
+        if !(first && freed) {
+            self.report_misuse(self.misuse_in_slab(page, entry, address), address);
+        }
     }
 
     /// Frees a run, or says why a pointer that was not looked up as one into a slab is none. `entry`
