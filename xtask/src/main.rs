@@ -11,6 +11,7 @@ mod gpu_bundle;
 mod long_run;
 mod model;
 mod mutate;
+mod package;
 mod process;
 mod python;
 mod record;
@@ -48,6 +49,8 @@ enum Task {
     Record(record::RecordArguments),
     Wheel(python::WheelArguments),
     CudaPackage(cuda_package::PackageArguments),
+    /// Pack the crates as they are published, and build each from its package, without the repository
+    Package,
     GpuBundle(gpu_bundle::BundleArguments),
 }
 
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Record(arguments) => record::run(arguments),
         Task::Wheel(arguments) => python::run_wheel(arguments),
         Task::CudaPackage(arguments) => cuda_package::run(&arguments),
+        Task::Package => package::run(),
         Task::GpuBundle(arguments) => gpu_bundle::run(arguments),
     };
     match result {
