@@ -4,7 +4,7 @@
 //! calls itself by name for one whose lanes all go the same way: it lets them not come together again after a
 //! branch, and keeps values that differ from lane to lane in registers that a warp has once. Lanes then work with numbers of
 //! others: sorting, whose quicksort calls itself, gives wrong orders or faults as soon as two lanes of a warp sort side by side.
-//! ptxas 12.0, 12.1, 12.4, 12.6, 12.9, 13.0, 13.2 and 13.5 do so, for `sm_75` to `sm_100`. Of functions that call each other in a
+//! ptxas 12.0, 12.1, 12.4, 12.6, 12.9, 13.0, 13.2 and 13.5 do so for `sm_90`, 13.0 also for `sm_75`, `sm_80` and `sm_100`. Of functions that call each other in a
 //! circle, or that are called through a pointer, they think nothing of the kind.
 
 use std::fmt::Write as _;

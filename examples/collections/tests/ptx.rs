@@ -49,7 +49,11 @@ fn every_atomic_has_ordering_and_scope() {
 fn recursion_goes_through_pointers() {
     let mut function = "";
     for line in PTX.lines() {
-        if let Some(head) = line.strip_suffix('(') {
+        if [".func", ".visible .func", ".visible .entry"]
+            .iter()
+            .any(|start| line.starts_with(start))
+        {
+            let head = line.trim_end_matches(['(', ')']);
             function = head.rsplit(' ').next().unwrap_or_default();
         }
         let calls = line.trim_start().starts_with("call");
