@@ -26,7 +26,7 @@ cold!(malloc_again: malloc_again(wish: Wish, bytes: u64, drawn: Ticket) -> *mut 
 cold!(claim_elsewhere: claim_row_elsewhere(ticket: Ticket, count: u32, won: u32) -> Row);
 cold!(give_back: give_back_units(ticket: Ticket, count: u32));
 cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8);
-cold!(change_state: change_state(slab: Slab, before: u32, after: u32));
+cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));
 cold!(hardened_malloc: hardened_malloc(mark: Mark, bytes: u64, alignment: u64, site: u32, zero: bool) -> *mut u8);
 cold!(hardened_free: hardened_free(address: u64, mark: Mark));

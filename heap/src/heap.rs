@@ -12,6 +12,7 @@ use crate::array::Array;
 use crate::class;
 use crate::counters::ClassCounters;
 use crate::damage::ATTEMPTS_LOG2;
+use crate::doubts::Doubts;
 use crate::entry::Entry;
 use crate::growth::Growth;
 use crate::layout::{ClassInfo, Layout, StripeTable};
@@ -125,6 +126,8 @@ pub struct Globals {
     pub drains_begun: DeviceAtomicU64,
     /// How often that was done.
     pub drains_done: DeviceAtomicU64,
+    /// Frees whose slab was on its way.
+    pub doubts: Doubts,
 }
 
 /// What refills look at, alone on a cache line.
@@ -156,6 +159,7 @@ impl Globals {
             quarantined: DeviceAtomicU64::new(0),
             drains_begun: DeviceAtomicU64::new(0),
             drains_done: DeviceAtomicU64::new(0),
+            doubts: Doubts::none(),
         }
     }
 }
@@ -418,8 +422,12 @@ impl Heap {
 
     /// Words of the slots' bitmap: a bit for each 16 bytes.
     #[inline(always)]
-    pub(crate) fn slot_word_count(&self) -> u64 {
-        self.capacity >> 9
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "at most 2^31, in a heap of MAX_CAPACITY"
+    )]
+    pub(crate) fn slot_word_count(&self) -> u32 {
+        (self.capacity >> 9) as u32
     }
 
     /// Entry of a page below the page count.
@@ -453,7 +461,7 @@ impl Heap {
     /// Whether the slots' bitmap has a word `index`.
     #[inline(always)]
     pub(crate) fn has_slot_word(&self, index: u32) -> bool {
-        u64::from(index) < self.slot_word_count()
+        index < self.slot_word_count()
     }
 
     /// Address of a page.

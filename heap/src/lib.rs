@@ -43,6 +43,7 @@ pub mod class;
 mod cold;
 pub mod counters;
 mod damage;
+pub mod doubts;
 pub mod entry;
 mod free;
 pub mod growth;

@@ -359,7 +359,7 @@ impl Core {
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
     fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
-        self.reserve(ticket_slab(before), again.left().cast_unsigned());
+        self.reserve_of_installed(before.page(), again.left().cast_unsigned());
         stripe.publish(again.without(reserved).following(before));
         again
     }

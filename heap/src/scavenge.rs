@@ -4,9 +4,9 @@
 //! A request that ends here looks at each place where a slot of its class can be: the class's
 //! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, slabs of
 //! any class that stripes hold without a block in them, and at last the slots of all larger classes. Because memory moves while it looks,
-//! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs, and
-//! nothing taken was on its way (the sets' counts say so). Otherwise the caller comes again: it
-//! waits for others to get on, never for a lock, and never where other lanes wait for it.
+//! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
+//! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
+//! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
 
 use crate::class;
 use crate::counters::Failure;
@@ -71,9 +71,12 @@ impl Core {
         let settled = [look, nearly, far]
             .iter()
             .all(|look| *look != Look::UNSETTLED);
+        if !settled || self.may_have_missed(class, epoch) {
+            return Ticket::empty(class);
+        }
         // Acquire: whose change was seen in a search, its epoch is seen too.
         fence(Ordering::Acquire);
-        if !settled || self.epochs(class) != epoch {
+        if self.epochs(class) != epoch {
             return Ticket::empty(class);
         }
         let failure = if look == Look::FRAGMENTED {
@@ -86,6 +89,15 @@ impl Core {
             self.counters(class).count_failures(failure, count);
         }
         Ticket::EXHAUSTED
+    }
+
+    /// Whether a search for a class that began at `epoch` may have missed a slab that was on its way. If the epoch has changed,
+    /// that need not be found out.
+    fn may_have_missed(&self, class: u32, epoch: u32) -> bool {
+        let Some(raised) = self.globals().doubts.raised() else {
+            return false;
+        };
+        self.epochs(class) != epoch || self.are_slabs_on_their_way(class, raised)
     }
 
     /// A number that changes whenever memory that can serve `class` became findable.

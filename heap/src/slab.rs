@@ -6,16 +6,21 @@
 //! use is not zero the slab stays what it is. So a lane that holds a unit may work on the bitmap
 //! in peace, however late it is.
 //!
-//! | state | installed flag | use | found in |
-//! |---|---|---|---|
-//! | installed | set | any | one stripe |
-//! | full | clear | its slots, or more | nowhere: the next free lists it |
-//! | listed | clear | fewer than its slots | its class's set |
-//! | retired | – | 0 | the free pages |
+//! | state | installed flag | away | use | found in |
+//! |---|---|---|---|---|
+//! | installed | set | 0 | any | one stripe |
+//! | full | clear | 1 | its slots, or more | nowhere: the next free lists it |
+//! | listed | clear | 0 | fewer than its slots | its class's set |
+//! | retired | – | 0 | 0 | the free pages |
 //!
 //! Each change is made by exactly one thread: the one whose atomic on the use made the state
 //! change, or who took the slab out of its class's set. It *owns* the slab then: nobody else can
 //! raise its use. A bitmap is all zero whenever its slab is retired, so nobody ever clears one.
+//!
+//! Who lets go of a slab that it owns raises its *away* count by one, with the use, and who then has listed or retired it
+//! lowers the count again. So a free that comes between finds it raised, and raises a doubt ([`crate::doubts`]): what it
+//! gave back is found by nobody, for the moment. (The count is one too high for a moment wherever a thread was
+//! interrupted after it listed a slab, whatever became of the slab. It has room for 255 such threads.)
 
 use crate::cold;
 use crate::entry::Entry;
@@ -24,8 +29,19 @@ use crate::layout;
 use crate::page_set::WORD_PAGES;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
-/// Flag in a slab's use: a stripe has it.
+/// Flag in a slab's word: a stripe has it.
 pub(crate) const INSTALLED: u32 = 1 << 31;
+
+/// One in the away count of a slab's word, which lies between the use and the flag.
+pub(crate) const AWAY: u32 = 1 << 23;
+
+/// The use in a slab's word: more than twice the slots that a slab can have.
+pub(crate) const USE: u32 = AWAY - 1;
+
+/// The away count in a slab's word.
+pub(crate) fn times_away(word: u32) -> u32 {
+    (word & !INSTALLED) / AWAY
+}
 
 /// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
 #[repr(C, align(32))]
@@ -88,11 +104,28 @@ impl Heap {
         let before = self.usage(head).fetch_sub(count, Ordering::Release);
         // Below zero only in a damaged heap.
         let after = before.wrapping_sub(count);
-        let slots = entry.slots(u32::from(self.page_shift));
-        // With the flag set, both are above any number of slots.
-        if after == 0 || (before >= slots && after < slots) {
+        if after == 0 || times_away(before) != 0 {
+            self.settle_release(head, entry, before, after);
+        }
+    }
+
+    /// Does what lowering the use asks of the thread that did it, by which the slab's word went from `before` to `after`: the slab
+    /// is away, or nothing in it is used.
+    ///
+    /// While a slab is on its way to its set most of its frees only raise a doubt, and that without a call: the warp waits for the slowest
+    /// of its lanes.
+    #[inline(always)]
+    fn settle_release(&self, head: u32, entry: Entry, before: u32, after: u32) {
+        if after & INSTALLED != 0 {
+            return;
+        }
+        let was_full = before & USE >= entry.slots(u32::from(self.page_shift));
+        if !was_full && times_away(after) != 0 {
+            self.core().raise_doubt();
+        }
+        if was_full || after & USE == 0 {
             let slab = Slab::new(head, entry.class(), entry.order());
-            cold::change_state(self, slab, before, after);
+            cold::change_state(self, slab, was_full, after & USE);
         }
     }
 }
@@ -111,7 +144,7 @@ impl Core {
     /// Slots in use of the slab at `page`, at most, if the caller owns it or is the crosser of its stripe.
     pub(crate) fn used_hint(&self, page: u32) -> u32 {
         // Relaxed: only frees can run beside the caller, and they only lower it.
-        self.usage(page).load(Ordering::Relaxed) & !INSTALLED
+        self.usage(page).load(Ordering::Relaxed) & USE
     }
 
     /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
@@ -121,18 +154,21 @@ impl Core {
             return false;
         };
         let slots = self.slots(slab);
-        self.usage(page).load(Ordering::Relaxed) <= slots - slots / 8 * eighths
+        // Relaxed: a guess. Installed meanwhile, it has none.
+        let word = self.usage(page).load(Ordering::Relaxed);
+        word & (INSTALLED | USE) <= slots - slots / 8 * eighths
     }
 
     /// Whether a slab that a stripe's crosser lets go of has nothing in use.
     pub(crate) fn looks_unused(&self, page: u32) -> bool {
         // Relaxed: a hint. Also without the flag: the crosser announces the pages only afterwards.
-        self.usage(page).load(Ordering::Relaxed) & !INSTALLED == 0
+        self.usage(page).load(Ordering::Relaxed) & USE == 0
     }
 
     /// Whether an installed slab has nothing in use but the `left` units of its stripe.
     pub(crate) fn looks_idle(&self, page: u32, left: u32) -> bool {
-        self.usage(page).load(Ordering::Relaxed) == INSTALLED + left
+        // Relaxed: a hint.
+        self.usage(page).load(Ordering::Relaxed) & (INSTALLED | USE) == INSTALLED + left
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.
@@ -142,54 +178,68 @@ impl Core {
             .fetch_add(INSTALLED + units, Ordering::Relaxed);
     }
 
-    /// Reserves `units` of a slab that the caller owns or is the crosser of. True if the slab still has slots beyond
-    /// its use: the caller owns it and must list it. If not, the next free does.
+    /// Reserves `units` of the slab of a stripe whose crosser the caller is.
+    pub(crate) fn reserve_of_installed(&self, page: u32, units: u32) {
+        // Relaxed: publishing the stripe releases it.
+        self.usage(page).fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:
+    /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
         // Relaxed: the slab is listed with release next.
-        let before = self.usage(slab.page()).fetch_add(units, Ordering::Relaxed);
-        before.wrapping_add(units) < self.slots(slab)
+        let before = self
+            .usage(slab.page())
+            .fetch_add(AWAY + units, Ordering::Relaxed);
+        (before & USE) + units < self.slots(slab)
     }
 
     /// Takes a slab away from its stripe with `left` units that nobody has drawn. The caller has announced its pages, and had a
     /// fence that releases.
     pub(crate) fn uninstall(&self, slab: Slab, left: u32) {
-        let amount = INSTALLED + left;
+        let amount = INSTALLED - AWAY + left;
         // Relaxed, after the caller's fence: whose free comes after this and finds the last block gone acquires in
         // `change_state`, and knows that the slab's pages are announced; so does, by the fence after its search, who sees
         // this and not yet that the stripe has no slab. What was done to blocks and bits is released by who did it.
         let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
-        self.change_state(slab, before, before.wrapping_sub(amount));
+        self.change_state(slab, true, before.wrapping_sub(amount) & USE);
     }
 
-    /// Does what lowering the use from `before` to `after` asks of the thread that did it.
+    /// Does what is to be done when the use of a slab is lowered to `used`: if it was full, or installed, it is listed, retired or left
+    /// to the next free; if it was not, it is not used any more.
     #[inline(never)]
-    pub(crate) fn change_state(&self, slab: Slab, before: u32, after: u32) {
-        if after & INSTALLED != 0 {
-            return;
-        }
+    pub(crate) fn change_state(&self, slab: Slab, was_hidden: bool, used: u32) {
         if !self.is_plausible(slab) {
             return self.report_damage(self.layout().class_count);
         }
         // Acquire: what all who lowered the use before did comes before what follows.
         fence(Ordering::Acquire);
-        let slots = self.slots(slab);
-        let was_listed = before < slots;
-        match (was_listed, after) {
+        if was_hidden {
+            self.send_off(slab, used);
+        } else {
             // Its lister or its taker may be at work on it. Who takes it out of the set decides.
-            (true, 0) => self.retire_if_listed(slab),
-            (false, 0) => self.retire(slab),
-            (false, _) if after < slots => self.list(slab),
-            _ => {}
+            self.retire_if_listed(slab);
         }
     }
 
-    /// Puts an owned slab into its class's set.
+    /// Lists or retires a slab whose use is `used` since the caller changed it, or leaves it to the next free. It is away.
+    fn send_off(&self, slab: Slab, used: u32) {
+        if used == 0 {
+            // Relaxed: nobody will find the slab again.
+            self.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
+            self.retire(slab);
+        } else if used < self.slots(slab) {
+            self.list(slab);
+        }
+    }
+
+    /// Puts an owned slab, which is away, into its class's set.
     pub(crate) fn list(&self, slab: Slab) {
         self.listed(slab.class()).announce(1);
         self.relist(slab);
     }
 
-    /// Puts a slab into its class's set, where it is still counted.
+    /// Puts an owned slab, which is away, into its class's set, where it is still counted.
     #[inline(never)]
     pub(crate) fn relist(&self, slab: Slab) {
         if self.insert_listed(slab) {
@@ -197,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Sets a slab's bit in its class's set; true if its use is zero by now, so that it should be
+    /// Sets the bit of a slab that is away in its class's set; true if its use is zero by now, so that it should be
     /// taken out again.
     fn insert_listed(&self, slab: Slab) -> bool {
         let listed = self.listed(slab.class());
@@ -206,8 +256,10 @@ impl Core {
         fence(Ordering::Release);
         listed.raise_epoch_after_fence();
         // The last free may have come before the slab could be found. Relaxed, after the fence: if that free's
-        // change of the use comes after this, it finds the slab; if before, zero is read.
-        self.usage(slab.page()).fetch_add(0, Ordering::Relaxed) == 0
+        // change of the use comes after this, it finds the slab; if before, zero is read. And whose free finds the
+        // count lowered knows, by the fence after its next search, of the slab's arrival.
+        let before = self.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
+        before & (INSTALLED | USE) == 0
     }
 
     /// Takes a slab whose use was seen at zero out of its class's set, if it is there, and
@@ -223,11 +275,13 @@ impl Core {
                 return;
             };
             // Acquire: sees what the last user did.
-            if self.usage(slab.page()).load(Ordering::Acquire) == 0 {
+            if self.usage(slab.page()).load(Ordering::Acquire) & USE == 0 {
                 self.retire(slab);
                 listed.settle(1);
                 return;
             }
+            // Relaxed: the slab is listed with release next.
+            self.usage(slab.page()).fetch_add(AWAY, Ordering::Relaxed);
             if !self.insert_listed(slab) {
                 return;
             }

@@ -11,8 +11,9 @@ mod host_heap;
 
 use host_heap::HostHeap;
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use scatterheap_heap::array::Array;
+use scatterheap_heap::doubts::Doubts;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
@@ -661,6 +662,112 @@ fn a_page_reclaimed_in_vain_is_not_missed() {
         assert_eq!(ground.malloc(2 * PAGE), None);
         let page = other.join().expect("no panic");
         finish(&ground, vec![page, rest]);
+    });
+}
+
+#[test]
+fn a_second_free_in_a_full_slab_is_not_missed() {
+    explore(2, || {
+        // The first slab is full and away. Who frees first in it lists it, and may be interrupted before: what is
+        // freed after it must be found all the same.
+        let ground = Ground::new(1);
+        let mut blocks: Vec<_> = (0..2 * SLOTS).map(|_| ground.obtain(SLOT)).collect();
+        blocks.push(ground.obtain(MIN_CAPACITY - 2 * PAGE));
+        let (first, second) = (blocks.remove(0), blocks.remove(0));
+        let other = spawn(&ground, move |ground| ground.spend(first));
+        ground.spend(second);
+        blocks.push(ground.obtain(SLOT));
+        other.join().expect("no panic");
+        finish(&ground, blocks);
+    });
+}
+
+/// A slab, as far as doubts go: where it is, and the epoch of its arrival.
+struct Traveller {
+    doubts: Doubts,
+    place: DeviceAtomicU64,
+    epoch: DeviceAtomicU64,
+}
+
+impl Traveller {
+    const AWAY: u64 = 1;
+    const ARRIVED: u64 = 2;
+
+    fn at_home() -> Arc<Self> {
+        Arc::new(Self {
+            doubts: Doubts::none(),
+            place: DeviceAtomicU64::new(0),
+            epoch: DeviceAtomicU64::new(0),
+        })
+    }
+
+    /// What a free does that comes second in a full slab.
+    fn leave(&self) {
+        self.place.store(Self::AWAY, Ordering::Relaxed);
+        self.doubts.raise(0);
+    }
+
+    /// What the first does, in the end.
+    fn arrive(&self) {
+        self.epoch.store(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.place.store(Self::ARRIVED, Ordering::Relaxed);
+    }
+
+    /// Whether a search must be repeated.
+    fn is_missed(&self) -> bool {
+        let Some(raised) = self.doubts.raised() else {
+            return false;
+        };
+        if self.place.load(Ordering::Relaxed) == Self::AWAY {
+            return true;
+        }
+        self.doubts.dispel(raised);
+        false
+    }
+}
+
+#[test]
+fn a_doubt_is_not_dispelled_by_who_did_not_see_what_raised_it() {
+    explore(3, || {
+        let slab = Traveller::at_home();
+        let others = slab.clone();
+        let other = loom::thread::spawn(move || others.is_missed());
+        slab.leave();
+        assert!(slab.is_missed());
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
+fn what_dispelled_a_doubt_is_seen_by_who_finds_none() {
+    explore(3, || {
+        let slab = Traveller::at_home();
+        let (firsts, others) = (slab.clone(), slab.clone());
+        slab.leave();
+        let first = loom::thread::spawn(move || firsts.arrive());
+        let other = loom::thread::spawn(move || others.is_missed());
+        if !slab.is_missed() {
+            fence(Ordering::Acquire);
+            assert_eq!(slab.epoch.load(Ordering::Relaxed), 1);
+        }
+        first.join().expect("no panic");
+        other.join().expect("no panic");
+    });
+}
+
+#[test]
+fn two_doubts_are_not_mistaken_for_each_other() {
+    explore(3, || {
+        let slab = Traveller::at_home();
+        let (seconds, others) = (slab.clone(), slab.clone());
+        // A doubt of another multiprocessor, about another slab, which has arrived.
+        let second = loom::thread::spawn(move || seconds.doubts.raise(1));
+        let other = loom::thread::spawn(move || others.is_missed());
+        slab.leave();
+        assert!(slab.is_missed());
+        second.join().expect("no panic");
+        other.join().expect("no panic");
     });
 }
 

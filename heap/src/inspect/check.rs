@@ -41,7 +41,7 @@ use super::violation::{Members, Place, Rule, Violation};
 use super::{Snapshot, WORD_PAGES};
 use crate::entry::Entry;
 use crate::page_set::low_bits;
-use crate::slab::{INSTALLED, Slab};
+use crate::slab::{INSTALLED, Slab, USE, times_away};
 use crate::ticket::Ticket;
 use std::collections::BTreeMap;
 
@@ -319,13 +319,15 @@ impl Check<'_> {
         self.expect(Rule::Installed, place, held.into(), installed.into());
         let left = holder.map_or(0, Holder::units_left);
         let in_use = u64::from(used) + u64::from(left);
-        self.expect(Rule::Usage, place, in_use, u64::from(usage & !INSTALLED));
+        self.expect(Rule::Usage, place, in_use, u64::from(usage & USE));
         if !held && used == 0 {
             self.report(Rule::Retired, place, 0, usage.into());
         }
         let roomy = !held && used < snapshot.slots(slab);
         let listed = snapshot.set_has(1 + class, page);
         self.expect(Rule::Listed, place, roomy.into(), listed.into());
+        let away = !held && !roomy;
+        self.expect(Rule::Away, place, away.into(), times_away(usage).into());
     }
 
     fn set(&mut self, set: u32) {

@@ -9,7 +9,7 @@
 
 use super::{InspectError, Occupancy, PageUse, Snapshot};
 use crate::layout::Layout;
-use crate::slab::INSTALLED;
+use crate::slab::USE;
 
 /// How much of the metadata a [`Glimpse`] needs: so many bytes from their beginning. At most 11 MiB, however
 /// large the heap is.
@@ -51,9 +51,7 @@ impl Glimpse {
 fn slots_in_use(snapshot: &Snapshot) -> Vec<u32> {
     let layout = &snapshot.layout;
     let pages = 0..snapshot.page_count();
-    let mut uses: Vec<u32> = pages
-        .map(|page| snapshot.usage(page) & !INSTALLED)
-        .collect();
+    let mut uses: Vec<u32> = pages.map(|page| snapshot.usage(page) & USE).collect();
     for class in 0..layout.class_count {
         for stripe in 0..layout.stripes {
             let ticket = snapshot.stripe(class, stripe);

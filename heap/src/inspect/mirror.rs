@@ -4,6 +4,7 @@
 //! size and the field order of the one it mirrors.
 
 use crate::counters::{ClassCounters, FAILURES};
+use crate::doubts::Doubts;
 use crate::heap::{Globals, Shared};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::SetState;
@@ -25,6 +26,8 @@ pub(super) struct GlobalWords {
     pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
     quarantine: [u64; 3],
     padding: [u64; GLOBAL_PADDING],
+    /// Cache lines.
+    doubts: [[u64; 16]; size_of::<Doubts>() / 128],
 }
 
 /// Words up to the next cache line.
@@ -38,6 +41,7 @@ const _: () = {
     assert!(offset_of!(Globals, shared) == 0);
     assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
     assert!(offset_of!(GlobalWords, misused) == offset_of!(Globals, misused));
+    assert!(offset_of!(GlobalWords, doubts) == offset_of!(Globals, doubts));
 };
 
 /// Mirrors [`ClassCounters`].

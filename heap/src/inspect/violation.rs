@@ -112,6 +112,8 @@ pub enum Rule {
     Retired,
     /// A slab is listed exactly while it has slots free and no stripe has it.
     Listed,
+    /// A slab counts as away, once, exactly while it is full and no stripe has it.
+    Away,
     /// What is listed is a slab of that class.
     ListedSlab,
     /// A stripe without a slab is blank; one beyond the class's mask was never used.
@@ -159,6 +161,7 @@ impl Rule {
             Self::Installed => "a slab is flagged as installed exactly while a stripe has it",
             Self::Retired => "a slab without use was retired",
             Self::Listed => "a slab is listed exactly while it has slots free and no stripe",
+            Self::Away => "a slab counts as away, once, exactly while it is full and in no stripe",
             Self::ListedSlab => "what is listed is a slab of that class",
             Self::StripeEmpty => "a stripe without a slab is blank",
             Self::StripeSlab => "a stripe's slab is one of its class and order",
