@@ -5,7 +5,8 @@
 //! NULL looks at the slabs themselves if a doubt was raised since somebody did that and found all of them in their places. So
 //! the price is paid where memory has run out, once after each time that such frees have met.
 //!
-//! Invariant: a free that found its slab away, and not full, has raised a doubt before it returns.
+//! Invariant: a free that found its slab away, not full and in no stripe has raised a doubt before it returns. (A slab that a stripe
+//! has is found by the stripe, or is counted as on its way there.)
 
 use crate::entry::{Entry, Kind};
 use crate::heap::{Core, own_stripe};
@@ -69,8 +70,7 @@ impl Doubts {
 
     /// Dispels so many doubts as were raised before the caller looked at all slabs, and found them where they are to be found.
     pub fn dispel(&self, raised: u64) {
-        // Acquire: the caller has seen what brought the slabs there. Release: so has who then finds no doubts, and has a
-        // fence after that.
+        // Acquire: the caller has seen what brought the slabs there. Release: so has who then finds no doubts.
         fence(Ordering::AcqRel);
         self.dispelled.store(raised, Ordering::Relaxed);
     }
@@ -109,15 +109,16 @@ impl Core {
     /// dispelled of which `raised` were raised before.
     pub(crate) fn are_slabs_on_their_way(&self, class: u32, raised: u64) -> bool {
         let (mut on_their_way, mut usable) = (0, 0);
-        let end = self.admitted_hint().min(self.layout().page_count);
+        // Also of pages that another thread is about to admit: they may be in use already.
+        let end = self.layout().page_count;
         let mut first = 0;
         while first < end {
             let seen = self.look_at_pages(first, end);
             for (page, seen) in (first..).zip(seen) {
                 if self.is_on_its_way(page, seen) {
-                    let is_smaller = seen.entry.kind() == Kind::Slab && seen.entry.class() < class;
                     on_their_way += 1;
-                    usable += u32::from(!is_smaller);
+                    // Without use it becomes pages, which serve any class.
+                    usable += u32::from(seen.entry.class() >= class || seen.word & USE == 0);
                 }
             }
             first = seen[0].end(first).max(first + AT_ONCE);
@@ -146,20 +147,17 @@ impl Core {
         [look(0), look(1), look(2), look(3)]
     }
 
-    /// Whether a slab that begins at a page, or one that did, is not yet where it is to be found, or was not a moment ago.
+    /// Whether a slab that begins at a page is not yet where it is to be found, or was not a moment ago.
     fn is_on_its_way(&self, page: u32, seen: Seen) -> bool {
-        let times = times_away(seen.word);
-        if times == 0 {
+        let (entry, times) = (seen.entry, times_away(seen.word));
+        let is_slab = entry.kind() == Kind::Slab && entry.class() < self.layout().class_count;
+        if times == 0 || !is_slab {
             return false;
         }
-        let (entry, is_slab) = (seen.entry, seen.entry.kind() == Kind::Slab);
         // A full slab in no stripe is away once, and rests.
         let is_full = seen.word & USE >= entry.slots(u32::from(self.page_shift));
-        if is_slab && times == 1 && seen.word & INSTALLED == 0 && is_full {
+        if times == 1 && seen.word & INSTALLED == 0 && is_full {
             return false;
-        }
-        if !is_slab || entry.class() >= self.layout().class_count {
-            return true;
         }
         // In its set it is found. Who put it there announced it before, see `Core::list`.
         let word = self.listed(entry.class()).look(page / WORD_PAGES);

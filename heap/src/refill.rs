@@ -384,7 +384,8 @@ impl Core {
         if obtained.is_of_pages() {
             self.settle_pages(slab.page(), slab.pages());
         } else {
-            self.listed(slab.class()).settle(1);
+            // It may be full, and in no set any more, which who sees the lowered count must see.
+            self.listed(slab.class()).renounce(1);
         }
     }
 

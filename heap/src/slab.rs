@@ -20,7 +20,7 @@
 //! Who lets go of a slab that it owns raises its *away* count by one, with the use, and who then has listed or retired it
 //! lowers the count again. So a free that comes between finds it raised, and raises a doubt ([`crate::doubts`]): what it
 //! gave back is found by nobody, for the moment. (The count is one too high for a moment wherever a thread was
-//! interrupted after it listed a slab, whatever became of the slab. It has room for 255 such threads.)
+//! interrupted after it listed a slab, whatever became of the slab. It has room for 254 such threads.)
 
 use crate::cold;
 use crate::entry::Entry;
@@ -275,7 +275,7 @@ impl Core {
                 return;
             };
             // Acquire: sees what the last user did.
-            if self.usage(slab.page()).load(Ordering::Acquire) & USE == 0 {
+            if self.usage(slab.page()).load(Ordering::Acquire) & (INSTALLED | USE) == 0 {
                 self.retire(slab);
                 listed.settle(1);
                 return;
