@@ -748,7 +748,7 @@ fn what_dispelled_a_doubt_is_seen_by_who_finds_none() {
         let first = loom::thread::spawn(move || firsts.arrive());
         let other = loom::thread::spawn(move || others.is_missed());
         if !slab.is_missed() {
-            // The one that saw it arrive has had a fence, and so have we.
+            // Whoever dispelled the doubt had seen it arrive, and we have seen what that one did.
             assert_eq!(slab.epoch.load(Ordering::Relaxed), 1);
         }
         first.join().expect("no panic");
