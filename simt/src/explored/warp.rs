@@ -19,9 +19,11 @@ pub use emulated::*;
 mod emulated {
     use shuttle::rand::Rng;
     use std::cell::RefCell;
-    use std::collections::HashMap;
+    use std::collections::BTreeMap;
+    use std::future::poll_fn;
     use std::panic::Location;
     use std::sync::{Arc, Mutex, MutexGuard};
+    use std::task::{Poll, Waker};
 
     const LANES: usize = 32;
     type Values = [u64; LANES];
@@ -46,25 +48,25 @@ mod emulated {
     #[derive(Default)]
     struct Meetings {
         /// Collectives that wait for lanes, by their masks.
-        open: HashMap<u32, Meeting>,
+        open: BTreeMap<u32, Meeting>,
         /// Groups that `active_mask` gathers, by the place that calls it.
-        gathering: HashMap<(&'static str, u32, u32), u32>,
+        gathering: BTreeMap<(&'static str, u32, u32), u32>,
         /// What each lane is to be given when it wakes.
         values: [Option<Values>; LANES],
         group: [Option<u32>; LANES],
         /// The lanes that wait.
-        waiting: [Option<shuttle::thread::Thread>; LANES],
+        waiting: [Option<Waker>; LANES],
         /// Lanes whose body has returned.
         ended: u32,
     }
 
     impl Meetings {
         /// Wakes those lanes of `mask` that wait; they have been given what they wait for.
-        fn wake(&mut self, mask: u32) -> Vec<shuttle::thread::Thread> {
+        fn wake(&mut self, mask: u32) {
             (0..LANES)
                 .filter(|lane| mask & 1 << lane != 0)
                 .filter_map(|lane| self.waiting[lane].take())
-                .collect()
+                .for_each(Waker::wake);
         }
 
         /// The lane ends: nobody may count on it any more.
@@ -90,24 +92,17 @@ mod emulated {
             self.0.lock().expect("no lane panics with the lock held")
         }
 
-        /// Waits until the lane is given what `take` takes.
+        /// Waits until the lane is given what `take` takes. As a future it sleeps until it is woken: a parked task is
+        /// scheduled for nothing, as often as one that has work to do.
         fn wait<T>(&self, lane: u32, take: impl Fn(&mut Meetings) -> Option<T>) -> T {
-            loop {
-                {
-                    let mut meetings = self.meetings();
-                    if let Some(given) = take(&mut meetings) {
-                        return given;
-                    }
-                    meetings.waiting[lane as usize] = Some(shuttle::thread::current());
+            shuttle::future::block_on(poll_fn(|context| {
+                let mut meetings = self.meetings();
+                if let Some(given) = take(&mut meetings) {
+                    return Poll::Ready(given);
                 }
-                shuttle::thread::park();
-            }
-        }
-    }
-
-    fn unpark(lanes: Vec<shuttle::thread::Thread>) {
-        for lane in lanes {
-            lane.unpark();
+                meetings.waiting[lane as usize] = Some(context.waker().clone());
+                Poll::Pending
+            }))
         }
     }
 
@@ -157,7 +152,7 @@ mod emulated {
             mask & 1 << lane != 0,
             "lane {lane} calls {collective:?} of mask {mask:#x}"
         );
-        let woken = {
+        {
             let mut meetings = warp.meetings();
             let ended = meetings.ended & mask;
             assert!(
@@ -182,12 +177,9 @@ mod emulated {
                 for member in (0..LANES).filter(|member| mask & 1 << member != 0) {
                     meetings.values[member] = Some(values);
                 }
-                meetings.wake(mask)
-            } else {
-                Vec::new()
+                meetings.wake(mask);
             }
-        };
-        unpark(woken);
+        }
         warp.wait(lane, |meetings| meetings.values[lane as usize].take())
     }
 
@@ -219,18 +211,15 @@ mod emulated {
             for _ in 0..shuttle::rand::thread_rng().gen_range(0..patience) {
                 shuttle::thread::yield_now();
             }
-            let woken = {
-                let mut meetings = warp.meetings();
-                let group = meetings
-                    .gathering
-                    .remove(&key)
-                    .expect("only its first lane closes a group");
-                for member in (0..LANES).filter(|member| group & 1 << member != 0) {
-                    meetings.group[member] = Some(group);
-                }
-                meetings.wake(group)
-            };
-            unpark(woken);
+            let mut meetings = warp.meetings();
+            let group = meetings
+                .gathering
+                .remove(&key)
+                .expect("only its first lane closes a group");
+            for member in (0..LANES).filter(|member| group & 1 << member != 0) {
+                meetings.group[member] = Some(group);
+            }
+            meetings.wake(group);
         }
         warp.wait(lane, |meetings| meetings.group[lane as usize].take())
     }
