@@ -8,6 +8,7 @@
 #![cfg(loom)]
 
 mod host_heap;
+mod test_name;
 
 use host_heap::HostHeap;
 use loom::cell::UnsafeCell;
@@ -25,6 +26,7 @@ use scatterheap_simt::emulation::set_sm_id;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
+use test_name::test_of;
 
 /// The largest slot of the smallest heap: 8 to a slab of one page.
 const SLOT: u64 = 128;
@@ -33,7 +35,7 @@ const PAGE: u64 = 1024;
 const SLOTS: u64 = PAGE / SLOT;
 
 /// Explores a model with at most `preemptions` preemptions.
-fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+fn explore<Model: Fn() + Send + Sync + 'static>(preemptions: usize, model: Model) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 100_000;
@@ -49,7 +51,8 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
         model();
     });
     let executions = executions.load(std::sync::atomic::Ordering::Relaxed);
-    eprintln!("{executions} executions in {:.2?}", begin.elapsed());
+    let (name, took) = (test_of::<Model>(), begin.elapsed());
+    eprintln!("{name}: {executions} executions in {took:.2?}");
 }
 
 /// The smallest heap, and a cell for the content of each slot of the first pages.

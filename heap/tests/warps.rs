@@ -6,6 +6,7 @@
 
 mod exploration;
 mod host_heap;
+mod test_name;
 
 use exploration::explore;
 use host_heap::HostHeap;

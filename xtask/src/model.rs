@@ -169,10 +169,6 @@ fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArgum
     let mut command = test_of(explorer, package, test);
     // Rates and seeds are worth seeing.
     command.arg("--").args(&arguments.filter).arg("--nocapture");
-    if explorer == Explorer::Loom {
-        // One test at a time keeps what it prints readable. The scenarios of warps print a line each.
-        command.arg("--test-threads=1");
-    }
     for (name, number) in [
         ("SCATTERHEAP_SEED", arguments.seed),
         ("SCATTERHEAP_SCHEDULES", arguments.schedules),

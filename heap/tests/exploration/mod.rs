@@ -15,8 +15,8 @@
 mod seeds;
 mod shares;
 
+use crate::test_name::test_of;
 use seeds::{Current, Seeds};
-use std::any::type_name;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -63,7 +63,7 @@ fn extent(scenario: &str) -> (u64, u64) {
 ///
 /// If the scenario does, after the command that repeats it was printed.
 pub fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) {
-    let name = test_of(type_name::<S>());
+    let name = test_of::<S>();
     let (first, schedules) = extent(name);
     let begin = Instant::now();
     let mut config = shuttle::Config::new();
@@ -85,13 +85,6 @@ pub fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) {
             resume_unwind(panic);
         }
     }
-}
-
-/// The last part of a closure's path that is no closure: the test that made it.
-fn test_of(path: &'static str) -> &'static str {
-    path.rsplit("::")
-        .find(|part| !part.starts_with('{'))
-        .unwrap_or(path)
 }
 
 /// Says what was explored, in one write so that tests that run at once keep their lines apart.
