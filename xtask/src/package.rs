@@ -31,10 +31,13 @@ const PROGRAM: [(&str, &str); 2] = [
     ("examples/device/mod.rs", "device.rs"),
 ];
 
+/// The texts of the licences, which each package has to bring along.
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
 /// Packs, builds from the packages, and says for each crate what came of it.
 ///
 /// # Errors
-/// A crate lacks what a registry asks for, cannot be packed, or does not build from its package.
+/// A crate lacks what a registry asks for, cannot be packed, does not bring the licences along, or does not build from its package.
 pub fn run() -> Result<()> {
     let metadata = Metadata::read()?;
     let crates = published(metadata.packages)?;
@@ -235,6 +238,14 @@ impl Away {
                 .arg("--directory")
                 .arg(&self.packages),
         )?;
+        for licence in LICENCES {
+            let path = format!("{directory}/{licence}");
+            ensure!(
+                listed.lines().any(|line| line == path),
+                "the package of {} lacks {licence}: link it into the crate's directory",
+                package.name
+            );
+        }
         // What the packed lock files say that it is.
         let checksum = json!({"files": {}, "package": HEXLOWER.encode(&Sha256::digest(&bytes))});
         let file = self.packages.join(directory).join(".cargo-checksum.json");
