@@ -16,6 +16,7 @@ mod process;
 mod python;
 mod record;
 mod revision;
+mod room;
 mod setup;
 mod stages;
 mod test;

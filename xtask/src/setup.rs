@@ -12,6 +12,7 @@ use scatterheap_ptx_builder::{Error, KernelCompiler, find_compiler};
 use crate::browser::install_browser;
 use crate::process::{find_program, run, succeeds};
 use crate::python::install_maturin;
+use crate::room;
 use crate::toolchain::{self, cuda_tools, own_nvcc, own_ptxas};
 
 /// What CUDA's compiler is made of on `PyPI`: CUDA 13.0, so that what it assembles also loads on the first driver of CUDA
@@ -30,6 +31,9 @@ const IN_CUDA_WHEEL: &str = "nvidia/cu13/";
 
 /// Makes sure that the kernel compiler, CUDA's compiler, `CMake`, maturin and, where that is possible, Chromium are there.
 pub fn run_setup() -> Result<()> {
+    if let Some(room) = room::describe() {
+        println!("{room}");
+    }
     let compiler = kernel_compiler()?;
     println!("kernel compiler: {compiler}");
     install_cuda()?;

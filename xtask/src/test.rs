@@ -17,6 +17,7 @@ use crate::executables::{self, Executable};
 use crate::model::{self, ModelArguments};
 use crate::process;
 use crate::python;
+use crate::room;
 use crate::setup::run_setup;
 use crate::stages::Stages;
 use crate::toolchain::{cargo, workspace};
@@ -41,6 +42,10 @@ pub fn run(arguments: &TestArguments) -> Result<()> {
     let mut gpus = None;
     let result = run_stages(&mut stages, arguments.quick, &mut gpus);
     print!("{}", stages.summary(gpus));
+    if let (Err(_), Some(room)) = (&result, room::describe()) {
+        // What fails for want of it seldom says so.
+        println!("{room}");
+    }
     result
 }
 

@@ -13,6 +13,12 @@ pub fn workspace() -> &'static Path {
         .expect("xtask lies in the workspace")
 }
 
+/// Where cargo puts what it builds.
+pub fn target_directory() -> PathBuf {
+    let chosen = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    workspace().join(chosen)
+}
+
 /// The cargo that runs this task, in the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
