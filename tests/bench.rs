@@ -117,6 +117,7 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
         "scale",
         "warp",
         "churn",
+        "latency",
         "large",
         "uniform_aged",
         "mixed_aged",

@@ -21,7 +21,7 @@ use scatterheap::kernels::{
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
 use scatterheap_bench_kernels::{
-    access, alloc_heavy, blocks as timed, churn as bench_churn, contents, graph, workgen,
+    access, alloc_heavy, blocks as timed, churn as bench_churn, contents, graph, latency, workgen,
 };
 use scatterheap_capi::heap::code::MODULES as DEVICE_FUNCTIONS;
 
@@ -60,7 +60,7 @@ const ALLOCATE: [&str; 3] = [
 const FREE: [&str; 2] = [timed::Free::NAME, timed::FreeOfWarps::NAME];
 
 /// All other kernels of the benchmark.
-const OTHER_BENCH_ENTRIES: [&str; 30] = [
+const OTHER_BENCH_ENTRIES: [&str; 32] = [
     timed::StoreFloor::NAME,
     timed::StoreFloorMixed::NAME,
     timed::StoreFloorOfWarps::NAME,
@@ -85,6 +85,8 @@ const OTHER_BENCH_ENTRIES: [&str; 30] = [
     graph::NativeDelete::NAME,
     graph::NativeClear::NAME,
     graph::Gather::NAME,
+    latency::Latency::NAME,
+    latency::NativeLatency::NAME,
     workgen::Produce::NAME,
     workgen::NativeProduce::NAME,
     workgen::CountWords::NAME,

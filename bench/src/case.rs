@@ -23,6 +23,8 @@ pub enum Test {
     Warp,
     /// Every thread allocates, writes, reads and frees, 64 times.
     Churn,
+    /// How long single calls take: every thread allocates 16 blocks, then frees them.
+    Latency,
     /// A few large blocks.
     Large,
     /// A heap of 1 GiB filled until NULL.
@@ -60,12 +62,13 @@ pub struct Case {
 
 impl Test {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Uniform,
         Self::Mixed,
         Self::Scale,
         Self::Warp,
         Self::Churn,
+        Self::Latency,
         Self::Large,
         Self::UniformAged,
         Self::MixedAged,
@@ -91,6 +94,7 @@ impl Test {
             Self::Scale => "scale",
             Self::Warp => "warp",
             Self::Churn => "churn",
+            Self::Latency => "latency",
             Self::Large => "large",
             Self::Oom => "oom",
             Self::Oommix => "oommix",

@@ -5,7 +5,7 @@
 //! thousand times slower than the others: for it there are extra cases with fewer threads, which every allocator does.
 
 use crate::case::{Case, Test};
-use crate::tests::GRAPH_VERTICES;
+use crate::tests::{GRAPH_VERTICES, LATENCY_ROUNDS};
 
 /// What the cases are for.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,7 @@ impl Scope {
                 self.each_size(test, &NATIVE_SIZES, warps)
             }
             Test::Churn => self.churn(),
+            Test::Latency => self.latency(),
             Test::Large => [MIB, 16 * MIB]
                 .map(|size| self.fitting(test, size, size, 64))
                 .into(),
@@ -172,6 +173,27 @@ impl Scope {
         let mut cases = of(threads).to_vec();
         if self.gpu {
             cases.extend(of(NATIVE_CHURNERS));
+        }
+        cases
+    }
+
+    /// One warp alone, as many threads as CUDA's malloc can do with, and many.
+    fn latency(&self) -> Vec<Case> {
+        let threads = self.choose(1 << 17, 1 << 17, 1 << 9, 1 << 8);
+        let mut cases = Vec::new();
+        for n in [32, NATIVE_CHURNERS, threads] {
+            for (least, most) in [(16, 16), (256, 256), (LEAST, 512), (4096, 4096)] {
+                let rounds = u64::from(LATENCY_ROUNDS);
+                let fitting = self.fitting(Test::Latency, least * rounds, most * rounds, n);
+                let case = Case {
+                    least,
+                    most,
+                    ..fitting
+                };
+                if !cases.contains(&case) {
+                    cases.push(case);
+                }
+            }
         }
         cases
     }

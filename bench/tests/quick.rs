@@ -71,6 +71,17 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
             "range_ratio",
         ],
         Test::Churn => &["churn_us", "churn_us_p10", "requests", "null", "corrupt"],
+        Test::Latency => &[
+            "alloc_ns",
+            "alloc_p99_ns",
+            "alloc_p999_ns",
+            "alloc_max_ns_p90",
+            "free_ns",
+            "free_max_ns",
+            "requests",
+            "null",
+            "corrupt",
+        ],
         Test::Resources => &[],
         _ if system => &[],
         Test::UniformAged | Test::MixedAged => {

@@ -28,6 +28,7 @@ pub mod churn;
 pub mod contents;
 pub mod faults;
 pub mod graph;
+pub mod latency;
 pub mod workgen;
 
 pub use allocator::{DeviceAllocator, Native};

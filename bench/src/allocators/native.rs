@@ -77,7 +77,7 @@ impl Allocator for Native {
         match case.test {
             Test::Uniform => case.n <= NATIVE_THREADS && NATIVE_SIZES.contains(&case.most),
             Test::Mixed | Test::Scale | Test::Workgen | Test::Access => case.n <= NATIVE_THREADS,
-            Test::Churn | Test::AllocHeavy => case.n <= NATIVE_CHURNERS,
+            Test::Churn | Test::Latency | Test::AllocHeavy => case.n <= NATIVE_CHURNERS,
             Test::Large => bytes <= NATIVE_HEAP_BYTES / 2,
             Test::Oom => case.most >= LEAST_TO_FILL,
             Test::Frag => bytes <= MOST_TO_SPREAD,

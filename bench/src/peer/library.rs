@@ -65,7 +65,7 @@ impl Library {
     pub fn takes_test(test: Test) -> bool {
         !matches!(
             test,
-            Test::Workgen | Test::Graph | Test::AllocHeavy | Test::Resources
+            Test::Latency | Test::Workgen | Test::Graph | Test::AllocHeavy | Test::Resources
         )
     }
 

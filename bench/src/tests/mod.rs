@@ -9,12 +9,14 @@ mod counters;
 mod full;
 mod graph;
 mod init;
+mod latency;
 mod resources;
 #[cfg(test)]
 mod try_out;
 mod workgen;
 
 pub(crate) use graph::VERTICES as GRAPH_VERTICES;
+pub(crate) use latency::ROUNDS as LATENCY_ROUNDS;
 
 use crate::bench::{Bench, Ground};
 use crate::case::Test;
@@ -27,6 +29,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
         Test::Uniform | Test::Mixed | Test::Scale | Test::Large | Test::Warp => blocks::run(bench),
         Test::UniformAged | Test::MixedAged => aged::run(bench),
         Test::Churn => churn::run(bench),
+        Test::Latency => latency::run(bench),
         Test::Oom | Test::Oommix => full::run(bench),
         Test::Frag => blocks::spread(bench),
         Test::Init => init::run(bench),

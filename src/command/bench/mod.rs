@@ -25,6 +25,7 @@ Tests:
   scale         the same with 1 to 2^22 threads
   warp          one lane of every warp allocates
   churn         every thread allocates, writes, reads and frees, again and again
+  latency       how long single calls take: the median, and the slowest
   large         64 blocks of 1 MiB, and of 16 MiB
   uniform_aged  uniform and mixed, on a heap that is 70 % full after 10^7
   mixed_aged    operations

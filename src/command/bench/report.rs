@@ -8,10 +8,30 @@ use scatterheap_bench::{Flaw, Flaws, Row, Test};
 use std::fmt::Write as _;
 
 /// Figures that have a table, and what they are.
-const FIGURES: [(&str, &str); 17] = [
+const FIGURES: [(&str, &str); 25] = [
     ("alloc_us", "malloc, µs"),
     ("free_us", "free, µs"),
     ("churn_us", "µs of the launch"),
+    ("alloc_ns", "a call of malloc, ns"),
+    (
+        "alloc_p99_ns",
+        "malloc, ns that 99 % of the calls take at most",
+    ),
+    (
+        "alloc_p999_ns",
+        "malloc, ns that 99.9 % of the calls take at most",
+    ),
+    ("alloc_max_ns", "malloc, ns of the slowest call"),
+    ("free_ns", "a call of free, ns"),
+    (
+        "free_p99_ns",
+        "free, ns that 99 % of the calls take at most",
+    ),
+    (
+        "free_p999_ns",
+        "free, ns that 99.9 % of the calls take at most",
+    ),
+    ("free_max_ns", "free, ns of the slowest call"),
     ("utilization", "share of the heap handed out before NULL"),
     (
         "utilization_rounded",
