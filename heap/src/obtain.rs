@@ -207,7 +207,7 @@ impl Core {
         let sizes = (least, order);
         let near = self.scatter(class, order, hints);
         let block = if hints.are_pages_plentiful() {
-            let step = self.scatter_blocks(class, hints) << order;
+            let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted), WORDS_AT_HAND)
         } else {
             self.take_block(sizes, near, WORDS_AT_HAND)
@@ -376,17 +376,19 @@ impl Core {
             && before.order() < largest.min(hints.info.largest_order)
     }
 
-    /// Where in the pages to begin to look: where a block of the order begins. The searchers of all stripes spread over as many
-    /// pages as they need in all, and those of a class begin apart.
+    /// Where in the pages to begin to look: the searchers of all stripes spread over as many
+    /// pages as they need in all.
     fn scatter(&self, class: u32, order: u32, hints: Hints) -> u32 {
-        place_of(own_stripe(), class, self.scatter_blocks(class, hints)) << order
+        let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
+        // Where a block of the order begins.
+        share_of(place, self.scatter_pages(class, order, hints)) >> order << order
     }
 
-    /// Over how many blocks to scatter: one for each stripe that has a slab, or for each that the grid's
+    /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
     /// blocks may draw from at once.
-    fn scatter_blocks(&self, class: u32, hints: Hints) -> u32 {
+    fn scatter_pages(&self, class: u32, order: u32, hints: Hints) -> u32 {
         let begun = thread::grid_dim().min(self.stripe_mask(class) + 1);
-        hints.installed.max(begun)
+        hints.installed.max(begun) << order
     }
 
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
@@ -399,15 +401,6 @@ impl Core {
 /// Slots of a slab that a stripe whose word was `before` hardly uses up. (The generation begins anew after 16 refills. It is a guess.)
 fn enough_slots(before: Ticket) -> u32 {
     ENOUGH_SLOTS << u32::from(before.generation() >= REFILLS_OF_A_LAUNCH)
-}
-
-/// Which of `blocks` blocks a stripe of a class begins at: another for each stripe of the class, if there are as many.
-fn place_of(stripe: u32, class: u32, blocks: u32) -> u32 {
-    // Not `%`, which may panic.
-    stripe
-        .wrapping_add(share_of(class.wrapping_mul(0x85eb_ca6b), blocks))
-        .checked_rem(blocks)
-        .unwrap_or(0)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.
@@ -461,23 +454,6 @@ mod tests {
         }
         // A 64th is not the last.
         assert!(hints(100, warp::LANES).may_take_pages());
-    }
-
-    #[test]
-    fn stripes_of_a_class_begin_apart() {
-        for (stripes, blocks) in [(1, 1), (128, 128), (128, 129), (128, 640), (64, 100)] {
-            for class in 0..50 {
-                let mut begun = vec![false; blocks as usize];
-                for stripe in 0..stripes {
-                    let place = place_of(stripe, class, blocks) as usize;
-                    assert!(!begun[place], "{stripe} of {stripes}, {class}, {blocks}");
-                    begun[place] = true;
-                }
-            }
-        }
-        // There may be fewer blocks than stripes; no block is no place.
-        assert!((0..128).all(|stripe| place_of(stripe, 7, 5) < 5));
-        assert_eq!(place_of(3, 7, 0), 0);
     }
 
     #[test]
