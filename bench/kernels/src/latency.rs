@@ -20,7 +20,7 @@ pub struct Watch {
     pub rounds: u64,
     /// Sizes asked for, at least 16 bytes.
     pub sizes: Sizes,
-    /// Address of `rounds * count` numbers of 4 bytes: one more than the ticks of each call of `malloc`, for one round after the other.
+    /// Address of `rounds * count` numbers of 4 bytes, for one round after the other: one more than the ticks of each call of `malloc`.
     pub mallocs: u64,
     /// The same for `free`, by the round of its block; 0 where there was no block.
     pub frees: u64,
@@ -66,7 +66,7 @@ struct Link {
 
 const ROUND_BITS: u32 = 20;
 
-/// Calls, and gives what the call gave. Notes how many ticks it took, if it was not for less than nothing.
+/// Calls, and gives what the call gave. Notes one more than the ticks that it took, or what 32 bits hold.
 ///
 /// # Safety
 ///
@@ -115,8 +115,7 @@ unsafe fn watch_calls<A: DeviceAllocator>(allocator: &A, watch: &Watch) {
         let Link { before, mark } = unsafe { last.read() };
         let round = mark & ((1 << ROUND_BITS) - 1);
         if mark >> ROUND_BITS != thread || round >= watch.rounds {
-            // Where the one before lies is not known either.
-            // SAFETY: as the caller promises.
+            // Where the one before lies is not known either. SAFETY: as the caller promises.
             unsafe { report(watch.faults, Fault::Corrupt, 1) };
             break;
         }

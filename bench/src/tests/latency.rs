@@ -1,5 +1,5 @@
 //! `latency`: how long single calls take, by the clock of the multiprocessor that they run on. Every thread allocates some blocks
-//! and frees them, all at once; what is told is not the mean but the calls that take longest.
+//! and frees them, in one launch; what is told is the median call, and how long the slowest take.
 
 use super::counters::{Counters, not_compiled_for};
 use crate::allocator::Handle;
@@ -14,7 +14,7 @@ use simt::kernel::Kernel;
 /// Blocks of each thread.
 pub(crate) const ROUNDS: u32 = 16;
 
-/// What is told of each launch: which share of the calls took no longer, and how that is called.
+/// What is told of each launch: what its metric has in its name, and which share of the calls took no longer.
 const QUANTILES: [(&str, f64); 4] = [("", 0.5), ("_p99", 0.99), ("_p999", 0.999), ("_max", 1.0)];
 
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
@@ -36,9 +36,8 @@ where
     let (device, n) = (ground.device, ground.case.n);
     let calls = n as usize * ROUNDS as usize;
     let counters = Counters::new(device)?;
-    let notes = [(); 2].map(|()| device.allocate(calls as u64 * 4));
-    let [mallocs, frees] = notes;
-    let (mallocs, frees) = (mallocs?, frees?);
+    let mallocs = device.allocate(calls as u64 * 4)?;
+    let frees = device.allocate(calls as u64 * 4)?;
     let spans = device.allocate(u64::from(n) * size_of::<Span>() as u64)?;
     let arguments = LatencyArguments {
         allocator,
