@@ -180,19 +180,15 @@ impl Scope {
     /// One warp alone, as many threads as CUDA's malloc can do with, and many.
     fn latency(&self) -> Vec<Case> {
         let threads = self.choose(1 << 17, 1 << 17, 1 << 9, 1 << 8);
+        let rounds = u64::from(LATENCY_ROUNDS);
         let mut cases = Vec::new();
         for n in [32, NATIVE_CHURNERS, threads] {
             for (least, most) in [(16, 16), (256, 256), (LEAST, 512), (4096, 4096)] {
-                let rounds = u64::from(LATENCY_ROUNDS);
-                let fitting = self.fitting(Test::Latency, least * rounds, most * rounds, n);
-                let case = Case {
+                cases.push(Case {
                     least,
                     most,
-                    ..fitting
-                };
-                if !cases.contains(&case) {
-                    cases.push(case);
-                }
+                    ..self.fitting(Test::Latency, least * rounds, most * rounds, n)
+                });
             }
         }
         cases
