@@ -370,14 +370,21 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
-    ("shfl.sync.", 7, 4),
-    ("vote.sync.", 3, 4),
-    ("bar.warp.sync", 3, 4),
+    ("shfl.sync.", 4, 4),
+    ("vote.sync.", 2, 4),
+    ("bar.warp.sync", 2, 4),
     ("redux.sync.or.", 0, 4),
 ];
 
-/// The same for functions out of line: a refill and the one in which its lanes meet, and what refuses blocks.
-const OUT_OF_LINE: [[usize; 6]; 3] = [[1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 0], [0, 1, 1, 0, 0, 0]];
+/// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
+/// together (whole warps, and parts of one) and what repeats it (these, and single lanes), and what refuses blocks.
+const OUT_OF_LINE: [[usize; 6]; 5] = [
+    [1, 0, 0, 0, 0, 0],
+    [0, 0, 0, 0, 1, 0],
+    [0, 0, 8, 4, 4, 0],
+    [1, 2, 9, 5, 5, 0],
+    [0, 1, 1, 0, 0, 0],
+];
 
 /// The functions and kernels of a module, from one's head to the next one's.
 fn functions(ptx: &str) -> Vec<&str> {

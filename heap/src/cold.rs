@@ -7,7 +7,7 @@
 
 use crate::entry::Entry;
 use crate::heap::{Heap, Mark};
-use crate::malloc::{Row, Wish};
+use crate::malloc::Wish;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 
@@ -21,10 +21,8 @@ macro_rules! cold {
     };
 }
 
+cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
-cold!(malloc_again: malloc_again(wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8);
-cold!(claim_elsewhere: claim_row_elsewhere(ticket: Ticket, count: u32, won: u32) -> Row);
-cold!(give_back: give_back_units(ticket: Ticket, count: u32));
 cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));

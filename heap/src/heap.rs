@@ -482,3 +482,13 @@ impl Heap {
 pub(crate) fn own_stripe() -> u32 {
     thread::sm_id()
 }
+
+/// [`own_stripe`] of the leader of a group; `below` are its mates with lower numbers, of which it has none. In other lanes any
+/// number.
+///
+/// One lane draws for all. But ptxas takes lanes for as many that draw from one address, and gathers what they draw: 14
+/// instructions, and two shuffles more to wait for. An address that depends on the lane it leaves alone.
+#[inline(always)]
+pub(crate) fn own_stripe_of_leader(below: u32) -> u32 {
+    thread::sm_id() | below
+}

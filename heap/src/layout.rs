@@ -43,8 +43,9 @@ const STRIPES_SHARE: u64 = 1024;
 #[cfg(any(loom, shuttle))]
 const STRIPES_SHARE: u64 = 4;
 
-/// How many stripes the classes of each octave use: binary logarithms of three bits each, so that a
-/// `malloc` finds its own with a shift.
+/// How many stripes each eight classes use: binary logarithms of three bits each, so that a `malloc` finds its own with a shift.
+/// The first two eights, which are one octave, have the same. For the 22nd, which only heaps above 512 GiB have, there is one bit; it is 0, because
+/// eight of its slots are more than the share of the heap that stripes may take.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct StripeTable(u64);
@@ -54,7 +55,8 @@ impl StripeTable {
     #[inline(always)]
     #[must_use]
     pub const fn mask(self, class: u32) -> u32 {
-        let log2 = self.0 >> (3 * (class::octave(class) - 1)) & 7;
+        // Not `octave`, which takes an instruction more.
+        let log2 = self.0 >> (3 * (class / class::OCTAVE)) & 7;
         (1 << log2) - 1
     }
 }
@@ -289,11 +291,12 @@ impl Layout {
     pub fn stripe_table(&self) -> StripeTable {
         let budget_log2 = (self.capacity / STRIPES_SHARE).max(1).ilog2();
         let mut table = 0;
-        for octave in 1..=class::octave(self.class_count - 1) {
+        for place in 0..=(self.class_count - 1) / class::OCTAVE {
+            let octave = place.max(1);
             let slots_log2 = class::slot_log2(octave * class::OCTAVE) + WISHED_SLOTS.ilog2();
             let fitting = budget_log2.saturating_sub(slots_log2.max(self.page_shift));
             let log2 = fitting.min(self.stripes.ilog2());
-            table |= u64::from(log2) << (3 * (octave - 1));
+            table |= u64::from(log2) << (3 * place);
         }
         StripeTable(table)
     }
@@ -338,6 +341,10 @@ mod tests {
                 assert!(info.usual_order <= info.largest_order);
                 assert!(layout.slots(class, info.least_order) >= 1);
                 assert!(layout.slots(class, info.largest_order) <= 1 << 22);
+                let first_of_octave = class::octave(class) * class::OCTAVE;
+                let mask = layout.stripe_mask(class);
+                assert_eq!(mask, layout.stripe_mask(first_of_octave));
+                assert!(mask < layout.stripes && (class / class::OCTAVE < 21 || mask == 0));
             }
         }
     }

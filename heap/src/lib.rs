@@ -27,7 +27,7 @@
 //! # Where to read
 //!
 //! [`malloc`](Heap::malloc) draws from a [stripe], by way of a [ticket], and claims bits of a
-//! slab. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
+//! slab. What the first draw does not serve goes on in `beyond` and `claim`. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
 //! free pages (`pages`, `page_set`); if that fails, `scavenge` looks everywhere else.
 //! [`free`](Heap::free) clears bits and lowers the slab's use, which moves the slab through its
 //! life (`slab`). What it refuses is told apart in [`misuse`].
@@ -39,6 +39,8 @@ extern crate scatterheap_simt as simt;
 #[cfg(feature = "allocator-api2")]
 pub mod allocator;
 pub mod array;
+mod beyond;
+mod claim;
 pub mod class;
 mod cold;
 pub mod counters;

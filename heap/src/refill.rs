@@ -4,8 +4,7 @@
 //! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). The others wait for a while, and then help
 //! themselves elsewhere (see [`crate::scavenge`]).
 
-use crate::cold;
-use crate::heap::{Core, Heap, own_stripe};
+use crate::heap::{Core, own_stripe};
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
@@ -64,31 +63,13 @@ impl Glance {
     }
 }
 
-impl Heap {
-    /// Draws `count` units from a stripe of the wish's class for a group of lanes: the word before, of
-    /// which the units from `left - count` up are the group's. A word with no units left means:
-    /// draw `again`; [`Ticket::EXHAUSTED`]: there are none.
+impl Core {
+    /// The rest of a draw of `count` units from stripe `index` of the wish's class for a group that did not get all that it drew, from
+    /// `drawn`, or [`Ticket::refilling`] if it drew nothing and is to look first: the word before, of which the units from
+    /// `left - count` up are the group's. A word with no units left means: draw again; [`Ticket::EXHAUSTED`]: there are none.
     ///
     /// The other lanes of the warp wait for it. It waits only for the lane that refills the stripe, which
     /// never waits itself, and not for ever.
-    #[inline(always)]
-    pub(crate) fn draw(&self, wish: Wish, count: u32, again: bool) -> Ticket {
-        let class = wish.class();
-        let index = own_stripe() & self.stripe_mask(class);
-        // Who comes again looks before it draws.
-        let mut before = Ticket::refilling(class);
-        if !again {
-            before = self.stripe(class, index).draw(count);
-            if before.left() >= count.cast_signed() {
-                return before;
-            }
-        }
-        cold::draw(self, wish.through(self.mark), index, count, before)
-    }
-}
-
-impl Core {
-    /// The rest of [`draw`](Heap::draw) for a group that did not get all that it drew, from `drawn`.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw_beyond(&self, wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket {
@@ -98,7 +79,7 @@ impl Core {
             return self.turn_away(class, stripe, drawn);
         };
         let mut drawn = drawn;
-        while drawn.left() < count.cast_signed() {
+        loop {
             let together = warp::active_mask();
             let crosses = drawn.left() >= 0;
             if crosses {
@@ -114,8 +95,10 @@ impl Core {
                 return self.scavenge(wish, count);
             }
             drawn = stripe.draw(count);
+            if drawn.left() >= count.cast_signed() {
+                return drawn;
+            }
         }
-        drawn
     }
 
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still

@@ -142,6 +142,13 @@ impl Ticket {
         self.left() > 0 && self.density() != 0
     }
 
+    /// Whether there were `count` units left, and each is a slot.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_row(self, count: u32) -> bool {
+        self.left() >= count as i32 && self.density() == 0
+    }
+
     /// Of a group of `count` lanes that drew: the first of its units, and how many there are.
     #[inline(always)]
     #[must_use]

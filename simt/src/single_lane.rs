@@ -11,6 +11,11 @@ pub fn lanes_below() -> u32 {
 }
 
 #[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    value
+}
+
+#[inline(always)]
 pub fn active_mask() -> u32 {
     1
 }

@@ -26,9 +26,20 @@ pub fn lanes_below() -> u32 {
 /// The lowest lane of a mask that is not empty.
 #[inline(always)]
 #[must_use]
+#[allow(
+    clippy::manual_ilog2,
+    reason = "ilog2 would bring a panic into every malloc"
+)]
 pub fn lowest(mask: u32) -> u32 {
-    // Without the test for zero that `trailing_zeros` has.
-    (mask.wrapping_sub(1) & !mask).count_ones()
+    // Not `trailing_zeros`, which on a GPU reverses the bits and tests for zero.
+    31 - (mask & mask.wrapping_neg()).leading_zeros()
+}
+
+/// The same value, but the compiler does not see that it is: it cannot compute with what it knows of the one where the other is used.
+#[inline(always)]
+#[must_use]
+pub fn opaque(value: u32) -> u32 {
+    backend::warp::opaque(value)
 }
 
 /// Some set of lanes that are converged with the caller, the caller among them.

@@ -191,6 +191,10 @@ mod emulated {
         (1 << lane_id()) - 1
     }
 
+    pub fn opaque(value: u32) -> u32 {
+        value
+    }
+
     #[track_caller]
     pub fn active_mask() -> u32 {
         let Some((warp, lane)) = current() else {

@@ -19,6 +19,14 @@ pub fn lanes_below() -> u32 {
 }
 
 #[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let same: u32;
+    // SAFETY: copies a register.
+    unsafe { asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(nomem, nostack)) };
+    same
+}
+
+#[inline(always)]
 pub fn active_mask() -> u32 {
     let mask: u32;
     // SAFETY: reads the set of converged lanes.

@@ -1,0 +1,190 @@
+//! The rest of `malloc` for a slot, where a group of lanes did not get a whole row of slots: what it drew becomes blocks
+//! ([`crate::claim`]), and who got none comes again.
+
+use crate::claim::Draw;
+use crate::class;
+use crate::counters::Failure;
+use crate::heap::{Core, own_stripe};
+use crate::malloc::{Wish, whole_row};
+use crate::misuse::Misuse;
+use crate::ticket::Ticket;
+use core::ptr;
+use simt::lanes::{Lanes, Part, Whole};
+use simt::{time, warp, with_active_lanes};
+
+/// Nanoseconds between two attempts to draw.
+const NAP: u32 = 60;
+
+/// What a lane tried before it would give NULL.
+#[derive(Default)]
+struct Tried {
+    /// A search for a run: the epochs before it, and why there was none.
+    run: Option<(u32, Failure)>,
+    /// How many pages the heap had before the last search.
+    among: Option<u32>,
+}
+
+impl Core {
+    /// The rest of an allocation for lanes that came together, of which some group did not get a row of slots of its class: the
+    /// leader drew `drawn`, and has `won` of the row if that is one; in other lanes these
+    /// mean nothing. The other groups come along, since all have to.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malloc_beyond(
+        &self,
+        wish: Wish,
+        bytes: u64,
+        lanes: u32,
+        group: u32,
+        drawn: Ticket,
+        won: u32,
+    ) -> *mut u8 {
+        let (mut ticket, mut won) = (drawn, won);
+        if group & warp::lanes_below() == 0 {
+            let count = group.count_ones();
+            let was_tried = drawn.has_row(count) && drawn.class() == wish.class();
+            if was_tried && won != whole_row(count) {
+                // Before lanes come together: as in `claim_row`.
+                (ticket, won) = self.claim_row_elsewhere(drawn, count, won);
+            } else if !was_tried && drawn.is_row() {
+                (ticket, won) = self.claim_row(drawn, count);
+            }
+        }
+        let (block, ticket) = if lanes == u32::MAX {
+            self.share(Whole, group, ticket, won, bytes)
+        } else {
+            self.share(Part(lanes), group, ticket, won, bytes)
+        };
+        if block.is_null() {
+            return self.malloc_again(wish, bytes, ticket);
+        }
+        block
+    }
+
+    /// One more attempt to allocate a slot for `bytes`: the block or NULL, and what the lane's group drew.
+    fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> (*mut u8, Ticket) {
+        let group = lanes.match_any_u64(self.group_key(wish));
+        let (mut ticket, mut won) = (Ticket(0), 0);
+        if group & warp::lanes_below() == 0 {
+            let index = own_stripe() & self.stripe_mask(wish.class());
+            // Who comes again looks before it draws.
+            let (count, none) = (group.count_ones(), Ticket::refilling(wish.class()));
+            ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
+            if ticket.is_row() {
+                (ticket, won) = self.claim_row(ticket, count);
+            }
+        }
+        self.share(lanes, group, ticket, won, bytes)
+    }
+
+    /// The calling lane's part of what its group's leader drew and claimed, a block or NULL, and the ticket.
+    #[inline(always)]
+    fn share(
+        &self,
+        lanes: impl Lanes,
+        group: u32,
+        ticket: Ticket,
+        won: u32,
+        bytes: u64,
+    ) -> (*mut u8, Ticket) {
+        // As in `malloc_together`.
+        lanes.sync();
+        let leader = warp::lowest(group);
+        let ticket = Ticket(lanes.shuffle_u64(ticket.0, leader));
+        let won = lanes.shuffle(won, leader);
+        let draw = Draw {
+            active: lanes.mask(),
+            group,
+            rank: (group & warp::lanes_below()).count_ones(),
+            ticket,
+            won,
+        };
+        let slot = if lanes.ballot(ticket.is_spread()) != 0 {
+            self.claim_spread(&draw)
+        } else {
+            draw.slot()
+        };
+        let Some(slot) = slot else {
+            return (ptr::null_mut(), ticket);
+        };
+        let offset = self.slot_offset(ticket, slot);
+        if offset.wrapping_add(bytes) > self.capacity {
+            // The stripe's word is damaged. The next attempt mends it.
+            return (ptr::null_mut(), ticket);
+        }
+        ((self.base + offset) as *mut u8, ticket)
+    }
+
+    /// Allocates a slot for a lane that got none in its first attempt, whose group drew `ticket`.
+    #[inline(never)]
+    fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
+        let Some(wish) = wish.unless_stale(self.mark()) else {
+            self.report_misuse(Misuse::Stale, 0);
+            return ptr::null_mut();
+        };
+        let mut ticket = drawn;
+        let (mut tried, mut vain) = (Tried::default(), 0);
+        while !self.gives_up(wish.class(), vain) {
+            vain += 1;
+            if ticket == Ticket::EXHAUSTED {
+                if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
+                    return block;
+                }
+            } else if ticket.left() > 0 {
+                let stripe = own_stripe() & self.stripe_mask(wish.class());
+                self.mend(wish.class(), self.stripe(wish.class(), stripe));
+            } else {
+                // Memory is moving.
+                time::nanosleep(NAP);
+            }
+            let block;
+            (block, ticket) = with_active_lanes!(lanes => self.attempt(lanes, wish, bytes));
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.report_damage(wish.class());
+        ptr::null_mut()
+    }
+
+    /// What is left to a lane for which no slot was found: a block, or NULL, or to search again.
+    ///
+    /// Where slots are larger than a page, no slab may fit the free pages, because its pages must be
+    /// aligned, though a run of them would do. NULL is right then if neither a slot nor a run is
+    /// found and nothing moved from before the one search to after the other. And the heap may
+    /// grow.
+    fn try_otherwise(&self, wish: Wish, bytes: u64, tried: &mut Tried) -> Option<*mut u8> {
+        let class = wish.class();
+        let mut failure = Failure::Exhausted;
+        if self.has_small_slots(class) {
+            if !self.is_growing() {
+                // Counted by who searched.
+                return Some(ptr::null_mut());
+            }
+        } else {
+            // The search that ended here, the leader's perhaps, had a fence at its end: whose
+            // change it saw, its epoch is seen too.
+            let epoch = self.epochs(class);
+            match tried.run {
+                Some((before, cause)) if before == epoch => failure = cause,
+                _ => match self.take_run_for(bytes, 1) {
+                    Ok(block) => return Some(block),
+                    Err(failure) => {
+                        tried.run = Some((epoch, failure));
+                        return None;
+                    }
+                },
+            }
+        }
+        if self.may_search_again(&mut tried.among, 1 << self.class_info(class).least_order) {
+            return None;
+        }
+        self.counters(class).count_failures(failure, 1);
+        Some(ptr::null_mut())
+    }
+
+    /// Whether slots of a class fit a page.
+    pub(crate) fn has_small_slots(&self, class: u32) -> bool {
+        u64::from(class::slot_bytes(class)) <= 1 << self.page_shift
+    }
+}
