@@ -7,6 +7,7 @@
 use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
+use crate::rewind::is_turn;
 use simt::atomic::Ordering;
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
@@ -105,6 +106,9 @@ impl Heap {
                 taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
             }
             if taken != 0 {
+                if taken & 1 != 0 && is_turn(slot.unwrap_or(0)) {
+                    self.look_after(head, entry);
+                }
                 self.release(head, entry, taken.count_ones());
             }
             // Lanes with the same block, with one that is free already, or with no block at all.

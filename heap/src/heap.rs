@@ -86,7 +86,7 @@ pub struct Heap {
     pub(crate) page_shift: u8,
     stripes_log2: u8,
     attempts_log2: u8,
-    padding: u8,
+    pub(crate) class_count: u8,
     pub(crate) mark: Mark,
     pub(crate) flags: u32,
 }
@@ -185,7 +185,7 @@ impl Core {
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
                 attempts_log2: ATTEMPTS_LOG2,
-                padding: 0,
+                class_count: byte(layout.class_count),
                 mark: Mark::of_generation(0),
                 flags,
             },

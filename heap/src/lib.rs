@@ -63,6 +63,7 @@ pub mod page_set;
 mod pages;
 mod refill;
 mod request;
+mod rewind;
 mod run;
 mod scavenge;
 pub mod slab;

@@ -50,7 +50,7 @@ const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
 /// Slabs whose blocks come back grow until all stripes of their class could get this many (binary logarithm).
-const SLABS_RETURNING_LOG2: u32 = 3;
+const SLABS_RETURNING_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -347,7 +347,7 @@ impl Core {
             // By chance, not by turns: what a launch does again and again must not keep in step with it.
             let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
-            let is_soon_used_up = slots < enough_slots(before);
+            let is_soon_used_up = slots < lasting_slots(before);
             let grows = hints.outgrown
                 || hints.is_heap_young() && is_soon_used_up
                 || share_of(place, REFILLS_TO_GROW) == 0;
@@ -401,6 +401,15 @@ impl Core {
 /// Slots of a slab that a stripe whose word was `before` hardly uses up. (The generation begins anew after 16 refills. It is a guess.)
 fn enough_slots(before: Ticket) -> u32 {
     ENOUGH_SLOTS << u32::from(before.generation() >= REFILLS_OF_A_LAUNCH)
+}
+
+/// Slots of a slab that lasts for several launches, of which each hardly uses up [`enough_slots`]: it is rewound between them
+/// ([`crate::rewind`]), or offered again.
+fn lasting_slots(before: Ticket) -> u32 {
+    if before.generation() < REFILLS_OF_A_LAUNCH {
+        return ENOUGH_SLOTS;
+    }
+    4 * ENOUGH_SLOTS
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

@@ -159,6 +159,7 @@ impl Core {
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
+            self.note_stripe(slab.page(), stripe);
             self.announce_leaving(before);
             // Release, for the stripe's word and the use of the old slab.
             fence(Ordering::Release);
@@ -232,6 +233,7 @@ impl Core {
                     .shared
                     .installed
                     .fetch_sub(1, Ordering::Relaxed);
+                self.note_stripe(seen.page(), stripe);
                 stripe.publish(seen.without(reserved).following(before));
                 listed.raise_epoch();
                 seen
@@ -288,6 +290,7 @@ impl Core {
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
+            self.note_stripe(slab.page(), stripe);
             stripe.publish(ticket.without(reserved).following(before));
             self.arrived(obtained, slab, Ticket::empty(class));
             return ticket;
@@ -342,7 +345,8 @@ impl Core {
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
     fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
-        self.reserve_of_installed(before.page(), again.left().cast_unsigned());
+        self.slab_state(before.page())
+            .reserve(again.left().cast_unsigned());
         stripe.publish(again.without(reserved).following(before));
         again
     }

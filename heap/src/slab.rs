@@ -27,6 +27,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
+use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
 /// Flag in a slab's word: a stripe has it.
@@ -47,6 +48,8 @@ pub(crate) fn times_away(word: u32) -> u32 {
 #[repr(C, align(32))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
+    /// Which of all stripes had the slab last.
+    stripe: DeviceAtomicU32,
 }
 
 impl SlabState {
@@ -55,7 +58,28 @@ impl SlabState {
     pub fn zero() -> Self {
         Self {
             usage: DeviceAtomicU32::new(0),
+            stripe: DeviceAtomicU32::new(0),
         }
+    }
+
+    /// Slots in use and units that may still be drawn, at most, if the caller owns the slab or is the crosser of its stripe.
+    #[inline(always)]
+    pub(crate) fn used_hint(&self) -> u32 {
+        // Relaxed: only frees can run beside the caller, and they only lower it.
+        self.usage.load(Ordering::Relaxed) & USE
+    }
+
+    /// Reserves `units` for the slab's stripe, whose crosser the caller is.
+    pub(crate) fn reserve(&self, units: u32) {
+        // Relaxed: publishing the stripe releases it.
+        self.usage.fetch_add(units, Ordering::Relaxed);
+    }
+
+    /// Which stripe of its class has the slab, if one has: a hint.
+    #[inline(always)]
+    pub(crate) fn stripe_hint(&self) -> u32 {
+        // Relaxed: who acts on it compares the stripe's word.
+        self.stripe.load(Ordering::Relaxed)
     }
 }
 
@@ -90,10 +114,15 @@ impl Slab {
 }
 
 impl Heap {
+    /// What changes of the slab that begins at a page.
+    pub(crate) fn slab_state(&self, page: u32) -> &SlabState {
+        // SAFETY: the arrays of a heap are initialised and live as long as it does.
+        unsafe { self.slabs.get(page) }
+    }
+
     /// The word of the slab that begins at a page.
     pub(crate) fn usage(&self, page: u32) -> &DeviceAtomicU32 {
-        // SAFETY: the arrays of a heap are initialised and live as long as it does.
-        &unsafe { self.slabs.get(page) }.usage
+        &self.slab_state(page).usage
     }
 
     /// Gives back `count` slots or units of a slab.
@@ -143,8 +172,7 @@ impl Core {
 
     /// Slots in use of the slab at `page`, at most, if the caller owns it or is the crosser of its stripe.
     pub(crate) fn used_hint(&self, page: u32) -> u32 {
-        // Relaxed: only frees can run beside the caller, and they only lower it.
-        self.usage(page).load(Ordering::Relaxed) & USE
+        self.slab_state(page).used_hint()
     }
 
     /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
@@ -171,17 +199,24 @@ impl Core {
         self.usage(page).load(Ordering::Relaxed) & (INSTALLED | USE) == INSTALLED + left
     }
 
+    /// Notes that a stripe is about to have the slab that begins at a page.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "there are fewer stripes than 2^32"
+    )]
+    pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe) {
+        let offset = core::ptr::from_ref(stripe) as u64 - self.stripes.pointer(0) as u64;
+        // Among those of all classes: who reads it takes what is its class's.
+        let place = (offset / size_of::<Stripe>() as u64) as u32;
+        // Relaxed: a hint.
+        self.slab_state(page).stripe.store(place, Ordering::Relaxed);
+    }
+
     /// Gives `units` of an owned slab to a stripe, which is published next.
     pub(crate) fn install(&self, page: u32, units: u32) {
         // Relaxed: publishing the stripe releases it.
         self.usage(page)
             .fetch_add(INSTALLED + units, Ordering::Relaxed);
-    }
-
-    /// Reserves `units` of the slab of a stripe whose crosser the caller is.
-    pub(crate) fn reserve_of_installed(&self, page: u32, units: u32) {
-        // Relaxed: publishing the stripe releases it.
-        self.usage(page).fetch_add(units, Ordering::Relaxed);
     }
 
     /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:

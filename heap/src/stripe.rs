@@ -48,6 +48,20 @@ impl Stripe {
         self.word.store(ticket.0, Ordering::Relaxed);
     }
 
+    /// Makes the caller the stripe's crosser, if its word is still `seen`, which must not have fewer than no units left; true if
+    /// it was.
+    pub fn take(&self, seen: Ticket) -> bool {
+        // Acquire: pairs with `publish`. Nothing is released: the slab stays with the stripe.
+        self.word
+            .compare_exchange(
+                seen.0,
+                seen.with_left(-1).0,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
     /// Empties the stripe, one of `class`, if its word is still `seen`, which must not have fewer
     /// than no units left; true if it was.
     pub fn detach(&self, class: u32, seen: Ticket) -> bool {

@@ -161,6 +161,13 @@ impl Ticket {
         }
     }
 
+    /// Whether both words are of the same slab and draw the same number of slots by a unit.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_of_slab_of(self, other: Self) -> bool {
+        (self.0 ^ other.0) & ((1 << GENERATION_SHIFT) - 1) == 0
+    }
+
     /// How often the stripe was refilled, modulo 16.
     #[must_use]
     pub const fn generation(self) -> u32 {

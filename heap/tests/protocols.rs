@@ -1191,6 +1191,95 @@ fn a_slab_offered_again_passes_the_content() {
     });
 }
 
+/// A heap of whose stripe's slab nothing is left to draw and only the lowest slot is in use, whose free rewinds the slab; and the
+/// block of that slot. All other pages but `pages` are taken.
+fn about_to_be_rewound(ground: &Ground, pages: u64) -> (u64, Vec<u64>) {
+    let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    let last = blocks.pop().expect("slots are drawn from the highest on");
+    let rest = ground.obtain(MIN_CAPACITY - (1 + pages) * PAGE);
+    for block in blocks {
+        ground.spend(block);
+    }
+    (last, vec![rest])
+}
+
+#[test]
+fn a_slab_rewound_passes_the_content() {
+    explore(4, || {
+        let ground = Ground::new(1);
+        let (last, mut blocks) = about_to_be_rewound(&ground, 1);
+        let other = spawn(&ground, move |ground| ground.spend(last));
+        for _ in 0..2 {
+            let mine = ground.obtain(SLOT);
+            ground.write(mine);
+            blocks.push(mine);
+        }
+        other.join().expect("no panic");
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_that_is_rewound_is_not_missed() {
+    explore(3, || {
+        // What the other stripe needs is in the slab all the time.
+        let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
+        set_sm_id(0);
+        let (last, mut blocks) = about_to_be_rewound(&ground, 0);
+        let other = spawn_on(0, &ground, move |ground| {
+            ground.spend(last);
+            ground.obtain(SLOT)
+        });
+        set_sm_id(1);
+        blocks.push(ground.obtain(SLOT));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn two_rewind_a_slab_that_another_draws_from() {
+    explore(3, || {
+        // Both free a block of the lowest slot, one after the other, while a third draws.
+        let ground = Ground::new(1);
+        let (last, mut blocks) = about_to_be_rewound(&ground, 1);
+        let other = spawn(&ground, move |ground| {
+            ground.spend(last);
+            let again: Vec<_> = (0..SLOTS - 1).map(|_| ground.obtain(SLOT)).collect();
+            for block in again {
+                ground.spend(block);
+            }
+        });
+        let mine = ground.obtain(SLOT);
+        ground.write(mine);
+        other.join().expect("no panic");
+        blocks.push(mine);
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_page_whose_slab_is_rewound_is_not_lost() {
+    explore(2, || {
+        let ground = Ground::new(1);
+        let (last, mut blocks) = about_to_be_rewound(&ground, 0);
+        let other = spawn(&ground, |ground| {
+            let page = ground.malloc(PAGE);
+            if let Some(page) = page {
+                ground.write_pages(page, PAGE);
+            }
+            page
+        });
+        ground.spend(last);
+        // Until it was freed the block holds the page.
+        let page = other.join().expect("no panic");
+        let page = page.unwrap_or_else(|| ground.obtain(PAGE));
+        ground.write_pages(page, PAGE);
+        blocks.push(page);
+        finish(&ground, blocks);
+    });
+}
+
 #[test]
 fn a_slab_listed_at_once_is_seen_by_its_taker() {
     explore(2, || {
