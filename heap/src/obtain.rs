@@ -357,9 +357,9 @@ impl Core {
         order.max(info.usual_order).min(info.largest_order)
     }
 
-    /// Whether a stripe of a young heap whose blocks come back while it draws should get a slab twice as large, rather than
-    /// its own `again` or another one. From four times of what lives at once on its own can always be offered again, which is
-    /// the cheapest refill; and the larger it is, the fewer refills there are.
+    /// Whether a stripe of a young heap should get a slab twice as large, rather than its own `again` or another one: because blocks come
+    /// back while it draws, or because it came to the end of its slab again and again. From four times of what lives at once on its own can always be
+    /// offered again, which is the cheapest refill; and the larger it is, the fewer refills there are.
     pub(crate) fn is_outgrown(
         &self,
         before: Ticket,
@@ -369,11 +369,15 @@ impl Core {
     ) -> bool {
         let stripes = self.stripe_mask(before.class()) + 1;
         let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
-        let is_small = again.left() <= 0 || glance.slots < enough_slots(before);
-        glance.came_back()
-            && hints.is_heap_young()
-            && is_small
-            && before.order() < largest.min(hints.info.largest_order)
+        let may_grow =
+            hints.is_heap_young() && before.order() < largest.min(hints.info.largest_order);
+        let is_used_up = again.left() <= 0;
+        let is_small = if glance.came_back() {
+            is_used_up || glance.slots < enough_slots(before)
+        } else {
+            is_used_up && is_of_many(before) && glance.slots < lasting_slots(before)
+        };
+        may_grow && is_small
     }
 
     /// Where in the pages to begin to look: the searchers of all stripes spread over as many
@@ -398,18 +402,20 @@ impl Core {
     }
 }
 
-/// Slots of a slab that a stripe whose word was `before` hardly uses up. (The generation begins anew after 16 refills. It is a guess.)
+/// Whether the stripe whose word was `before` was refilled several times. (The generation begins anew after 16 refills. It is a guess.)
+fn is_of_many(before: Ticket) -> bool {
+    before.generation() >= REFILLS_OF_A_LAUNCH
+}
+
+/// Slots of a slab that a stripe whose word was `before` hardly uses up.
 fn enough_slots(before: Ticket) -> u32 {
-    ENOUGH_SLOTS << u32::from(before.generation() >= REFILLS_OF_A_LAUNCH)
+    ENOUGH_SLOTS << u32::from(is_of_many(before))
 }
 
 /// Slots of a slab that lasts for several launches, of which each hardly uses up [`enough_slots`]: it is rewound between them
 /// ([`crate::rewind`]), or offered again.
 fn lasting_slots(before: Ticket) -> u32 {
-    if before.generation() < REFILLS_OF_A_LAUNCH {
-        return ENOUGH_SLOTS;
-    }
-    4 * ENOUGH_SLOTS
+    ENOUGH_SLOTS << (2 * u32::from(is_of_many(before)))
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

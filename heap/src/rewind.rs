@@ -26,8 +26,8 @@ const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
 } else {
     1 << 11
 };
-/// Slots of a slab that lasts for several launches. Where four times as many slots as live at once are not to be had, five eighths
-/// must be left between launches; a smaller slab is rewound when a quarter is left, so that it is used up and its stripe gets a larger one.
+/// Slots of a slab that lasts for several launches, which is rewound whenever that is worth it. A smaller slab is rewound when a quarter is left, so that it
+/// is used up where launches are large, and its stripe gets a larger one.
 const LASTING_SLOTS: u32 = 4 * LEAST_SLOTS;
 
 /// Whether who frees `slot`, and others of the same word of the bitmap, is to look after the slab.
@@ -51,7 +51,7 @@ impl Heap {
         let few = if slots < LASTING_SLOTS {
             slots / 4
         } else {
-            slots / 8 * 5
+            slots / 4 * 3
         };
         let is_row = seen.is_of_slab_of(Ticket::new(class, head, entry.order(), 0, 0));
         let is_used_up = (0..=few.cast_signed()).contains(&seen.left());
