@@ -42,7 +42,8 @@ impl Core {
         let (mut ticket, mut won) = (drawn, won);
         if group & warp::lanes_below() == 0 {
             let count = group.count_ones();
-            let was_tried = drawn.has_row(count) && drawn.class() == wish.class();
+            // (Of a damaged word's row, of another class, too.)
+            let was_tried = drawn.has_row(count) && (won != 0 || drawn.class() == wish.class());
             if was_tried && won != whole_row(count) {
                 // Before lanes come together: as in `claim_row`.
                 (ticket, won) = self.claim_row_elsewhere(drawn, count, won);

@@ -39,12 +39,13 @@ const PLENTY_SHARE: u32 = 2;
 const YOUNG_SHARE: u32 = 4;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time, up to [`ENOUGH_SLOTS`]: what is refilled again and again
+/// a small part of what it has used. While the heap is young each time, up to [`lasting_slots`]: what is refilled again and again
 /// is soon refilled seldom.
 const REFILLS_TO_GROW: u32 = 4;
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
-/// From so many refills on a stripe's slabs grow up to twice [`ENOUGH_SLOTS`]: launches of that size that are repeated would else come
+/// From so many refills on a stripe's slabs grow beyond [`ENOUGH_SLOTS`], to twice as many where blocks come back and to four times where they are used up
+/// nevertheless: launches of that size that are repeated would else come
 /// to the end of a slab at their own end each time, where all its blocks live, and never find it free.
 const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// A stripe's slabs grow until all stripes of its class could get this many.
@@ -375,7 +376,10 @@ impl Core {
         let is_small = if glance.came_back() {
             is_used_up || glance.slots < enough_slots(before)
         } else {
-            is_used_up && is_of_many(before) && glance.slots < lasting_slots(before)
+            is_used_up
+                && before.has_slab()
+                && is_of_many(before)
+                && glance.slots < lasting_slots(before)
         };
         may_grow && is_small
     }

@@ -68,8 +68,8 @@ impl Core {
     /// `drawn`, or [`Ticket::refilling`] if it drew nothing and is to look first: the word before, of which the units from
     /// `left - count` up are the group's. A word with no units left means: draw again; [`Ticket::EXHAUSTED`]: there are none.
     ///
-    /// The other lanes of the warp wait for it. It waits only for the lane that refills the stripe, which
-    /// never waits itself, and not for ever.
+    /// The other lanes of the warp wait for it. It waits only for who refills the stripe or rewinds its slab, who waits for no stripe,
+    /// and not for ever.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw_beyond(&self, wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket {
@@ -104,28 +104,32 @@ impl Core {
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
     /// does its duty. Its lanes come to `malloc_again`, where those with a good handle go on.
     fn turn_away(&self, class: u32, stripe: &Stripe, drawn: Ticket) -> Ticket {
-        if !self.is_sound(class, drawn) && drawn.left() >= 0 {
-            self.cross(class, stripe, drawn, 1);
-        } else if drawn.left() >= 0 {
-            if drawn.left() > 0 {
-                self.give_back_units(drawn, drawn.left().cast_unsigned());
+        if drawn.left() >= 0 {
+            let before = self.sound_or_empty(class, drawn);
+            if before.left() > 0 {
+                self.give_back_units(before, before.left().cast_unsigned());
             }
-            self.refill(stripe, drawn, 0);
+            self.refill(stripe, before, 0);
         }
-        Ticket::empty(drawn.class())
+        Ticket::empty(class)
     }
 
     /// What a group that drew `count` units from a stripe of a class as its crosser gets: what was
     /// left of the old slab, or else units of the new one, which it does not have to draw.
     pub(crate) fn cross(&self, class: u32, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
-        let mut before = before;
-        if !self.is_sound(class, before) {
-            // Where it came from cannot be known: a slab is lost, the stripe is not.
-            self.report_damage(class);
-            before = Ticket::empty(class).following(before);
-        }
+        let before = self.sound_or_empty(class, before);
         let refilled = self.refill(stripe, before, count);
         if before.left() > 0 { before } else { refilled }
+    }
+
+    /// The word of a stripe of a class whose crosser the caller is, or an empty one if no stripe holds such a word.
+    fn sound_or_empty(&self, class: u32, before: Ticket) -> Ticket {
+        if self.is_sound(class, before) {
+            return before;
+        }
+        // Where it came from cannot be known: a slab is lost, the stripe is not.
+        self.report_damage(class);
+        Ticket::empty(class).following(before)
     }
 
     /// The crosser's duty: replaces the slab of the stripe, whose word was `before`. If nothing was left

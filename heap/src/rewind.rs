@@ -2,8 +2,8 @@
 //!
 //! A stripe that runs out makes the warps of its multiprocessor wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
-//! it, and nobody waits. So who frees certain slots (see [`is_turn`]) looks whether most of the slab's units are drawn, although most of
-//! its slots are free.
+//! it, and nobody waits. So who frees certain slots (see [`is_turn`]) looks whether many of the slab's units are drawn, although hardly any of
+//! its slots are in use.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits. Its own block still counts as used, so the slab
@@ -14,6 +14,7 @@
 
 use crate::entry::Entry;
 use crate::heap::Heap;
+use crate::layout;
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
@@ -37,11 +38,12 @@ pub(crate) fn is_turn(slot: u32) -> bool {
 }
 
 impl Heap {
-    /// Has the slab that begins at page `head` rewound if few units of it are left. The caller is about to free a block of it.
+    /// Has the slab that begins at page `head` rewound if that is worth it. The caller is about to free a block of it.
     #[inline(always)]
     pub(crate) fn look_after(&self, head: u32, entry: Entry) {
         let class = entry.class();
-        let slots = entry.slots(u32::from(self.page_shift));
+        // Not what the entry says of the slots: a damaged one may say anything.
+        let slots = layout::slots(u32::from(self.page_shift), class, entry.order());
         if slots < LEAST_SLOTS || class >= u32::from(self.class_count) {
             return;
         }
@@ -75,7 +77,7 @@ fn rewind(stripe: &Stripe, slab: &SlabState, seen: Ticket, slots: u32) {
 }
 
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
-/// may still be drawn; none if a quarter lives, or less than a quarter would be new.
+/// may still be drawn; none if more than a quarter lives, or less than a quarter would be new.
 #[inline(always)]
 fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
     let free = slots.saturating_sub(used);

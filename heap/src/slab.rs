@@ -65,7 +65,7 @@ impl SlabState {
     /// Slots in use and units that may still be drawn, at most, if the caller owns the slab or is the crosser of its stripe.
     #[inline(always)]
     pub(crate) fn used_hint(&self) -> u32 {
-        // Relaxed: only frees can run beside the caller, and they only lower it.
+        // Relaxed: only frees can run beside the caller, and they only lower it. (Of another slab it is a guess.)
         self.usage.load(Ordering::Relaxed) & USE
     }
 

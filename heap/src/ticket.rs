@@ -6,12 +6,12 @@
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
 //! | 32–34 | density: a unit spans `2^density` slots |
-//! | 35–38 | generation, raised by each refill |
+//! | 35–38 | generation, raised by each refill and each rewinding |
 //! | 39–63 | units left, signed |
 //!
 //! A group of `count` lanes draws by subtracting `count` from the units left, which are the top
 //! bits, so a borrow falls off the end and the other fields never change. It owns the units from
-//! `left - count` to `left`. Exactly one group takes `left` from zero or more to below zero: the
+//! `left - count` to `left`. Exactly one group, or one thread that rewinds, takes `left` from zero or more to below zero: the
 //! *crosser*, which alone refills the stripe. The 25 bits bear 2^24 failed draws between two
 //! refills, far more than lanes can be in flight.
 
@@ -168,7 +168,7 @@ impl Ticket {
         (self.0 ^ other.0) & ((1 << GENERATION_SHIFT) - 1) == 0
     }
 
-    /// How often the stripe was refilled, modulo 16.
+    /// How often the stripe was refilled or its slab rewound, modulo 16.
     #[must_use]
     pub const fn generation(self) -> u32 {
         (self.0 >> GENERATION_SHIFT) as u32 & 15

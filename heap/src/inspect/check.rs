@@ -26,6 +26,7 @@
 //! - the generation of a stripe in use;
 //! - the density of a stripe, among those at which its slab has as many units as are left;
 //! - a summary bit over a word without members;
+//! - which stripe is noted to have had a slab;
 //! - padding: what follows a counter, a set's state, a stripe or a slab's state on its line or
 //!   sector, and what aligns an array.
 //!
