@@ -75,7 +75,7 @@ impl SlabState {
         self.usage.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Which stripe of its class has the slab, if one has: a hint.
+    /// Which stripe had the slab last, of all; its lower bits say which of its class. A hint.
     #[inline(always)]
     pub(crate) fn stripe_hint(&self) -> u32 {
         // Relaxed: who acts on it compares the stripe's word.

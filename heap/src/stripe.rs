@@ -32,13 +32,13 @@ impl Stripe {
 
     /// The word as it is now.
     pub fn look(&self) -> Ticket {
-        // Relaxed: `draw` and `detach` acquire, and who decides on NULL has a fence after its search.
+        // Relaxed: `draw`, `detach` and `take` acquire, and who decides on NULL has a fence after its search.
         Ticket(self.word.load(Ordering::Relaxed))
     }
 
     /// Replaces the word. Only the crosser may do this.
     pub fn publish(&self, ticket: Ticket) {
-        // Release: pairs with `draw` and `detach`, and with the fences after a `look`.
+        // Release: pairs with `draw`, `detach` and `take`, and with the fences after a `look`.
         self.word.store(ticket.0, Ordering::Release);
     }
 

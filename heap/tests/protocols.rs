@@ -1238,9 +1238,9 @@ fn a_slab_that_is_rewound_is_not_missed() {
 }
 
 #[test]
-fn two_rewind_a_slab_that_another_draws_from() {
+fn a_slab_is_rewound_and_drawn_from_again_while_another_draws() {
     explore(3, || {
-        // Both free a block of the lowest slot, one after the other, while a third draws.
+        // One thread frees the lowest slot, and what it then gets, that slot perhaps among it; the other draws meanwhile.
         let ground = Ground::new(1);
         let (last, mut blocks) = about_to_be_rewound(&ground, 1);
         let other = spawn(&ground, move |ground| {
