@@ -155,10 +155,11 @@ const EXPORTS: [&str; 14] = [
 
 /// Opcodes, as (beginning, end), without which the heap's happens-before edges are not there. That
 /// each module has them also shows that the scanner sees the modules' atomics at all.
-const RELIED_ON: [(&str, &str); 3] = [
+const RELIED_ON: [(&str, &str); 4] = [
     ("atom.acquire.gpu.", ".add.u64"),
     ("atom.acquire.gpu.", ".or.b32"),
-    ("atom.release.gpu.", ".and.b32"),
+    ("fence.acq_rel.gpu", ""),
+    ("atom.relaxed.gpu.", ".and.b32"),
 ];
 
 /// The modules by their names: the library's kernels, the benchmark's, and the device functions.

@@ -8,7 +8,7 @@ use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
 use crate::rewind::is_turn;
-use simt::atomic::Ordering;
+use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
 
@@ -102,14 +102,16 @@ impl Heap {
         if leads {
             // Beyond the last word only if the entry is damaged.
             if self.has_slot_word(index) {
-                // Release: pairs with the acquire of `malloc` that sets the bit again.
-                taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Release);
+                // Release, for this change and that of the use: pairs with the acquire of `malloc` that sets the bit again.
+                fence(Ordering::Release);
+                // Relaxed, after the fence.
+                taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Relaxed);
             }
             if taken != 0 {
                 if taken & 1 != 0 && is_turn(slot.unwrap_or(0)) {
                     self.look_after(head, entry);
                 }
-                self.release(head, entry, taken.count_ones());
+                self.release_after_fence(head, entry, taken.count_ones());
             }
             // Lanes with the same block, with one that is free already, or with no block at all.
             doubtful = group.count_ones() != taken.count_ones();

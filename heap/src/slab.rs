@@ -125,12 +125,20 @@ impl Heap {
         &self.slab_state(page).usage
     }
 
-    /// Gives back `count` slots or units of a slab.
-    #[inline(always)]
+    /// Gives back `count` units of a slab.
     pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
-        // Release: makes this thread's changes (to the block, and to the bitmap) visible to
-        // whoever lowers the use to zero, and acquires in `change_state`.
-        let before = self.usage(head).fetch_sub(count, Ordering::Release);
+        // Release: what this thread did to the bitmap is visible to whoever lowers the use to zero.
+        fence(Ordering::Release);
+        self.release_after_fence(head, entry, count);
+    }
+
+    /// Gives back `count` slots of a slab whose bits the caller cleared by a change that came after a fence that releases, and that
+    /// gave it the count.
+    #[inline(always)]
+    pub(crate) fn release_after_fence(&self, head: u32, entry: Entry, count: u32) {
+        // Relaxed, after the fence, which makes what was done to the block visible to whoever lowers the use to zero, and
+        // acquires in `change_state`. The bits are cleared before, for the count depends on it.
+        let before = self.usage(head).fetch_sub(count, Ordering::Relaxed);
         // Below zero only in a damaged heap.
         let after = before.wrapping_sub(count);
         if after == 0 || times_away(before) != 0 {
