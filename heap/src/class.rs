@@ -27,6 +27,19 @@ pub const fn class_of(bytes: u32) -> u32 {
     (log2 - FINE_LOG2) * OCTAVE + (last >> (log2 - 3))
 }
 
+/// Slot size in bytes of the class of `bytes`, 1 to 2^31. Where the class is needed too it is cheaper than [`slot_bytes`].
+#[inline(always)]
+#[must_use]
+#[allow(
+    clippy::manual_ilog2,
+    reason = "ilog2 would bring a panic into every malloc"
+)]
+pub const fn slot_bytes_for(bytes: u32) -> u32 {
+    let last = bytes - 1;
+    let step_log2 = 31 - (last | 1 << FINE_LOG2).leading_zeros() - 3;
+    ((last >> step_log2) + 1) << step_log2
+}
+
 /// The octave that a class counts as. Those up to 256 bytes have the same steps, and are one.
 #[inline(always)]
 #[must_use]

@@ -23,8 +23,9 @@ macro_rules! cold {
 
 cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
-cold!(malloc_run: malloc_run(mark: Mark, bytes: u64, alignment: u64) -> *mut u8);
+cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
+cold!(look_after: look_after(slab: Slab, used: u32));
 cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));
 cold!(hardened_malloc: hardened_malloc(mark: Mark, bytes: u64, alignment: u64, site: u32, zero: bool) -> *mut u8);
 cold!(hardened_free: hardened_free(address: u64, mark: Mark));

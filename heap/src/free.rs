@@ -8,6 +8,7 @@ use crate::cold;
 use crate::entry::Entry;
 use crate::heap::Heap;
 use crate::rewind::is_turn;
+use crate::slab::{Slab, USE};
 use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
@@ -108,10 +109,14 @@ impl Heap {
                 taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Relaxed);
             }
             if taken != 0 {
-                if taken & 1 != 0 && is_turn(slot.unwrap_or(0)) {
-                    self.look_after(head, entry);
+                let (before, after) = self.release_after_fence(head, entry, taken.count_ones());
+                if is_turn(before, after, || entry.slots(u32::from(self.page_shift))) {
+                    cold::look_after(
+                        self,
+                        Slab::new(head, entry.class(), entry.order()),
+                        after & USE,
+                    );
                 }
-                self.release_after_fence(head, entry, taken.count_ones());
             }
             // Lanes with the same block, with one that is free already, or with no block at all.
             doubtful = group.count_ones() != taken.count_ones();

@@ -82,7 +82,8 @@ pub struct Heap {
     pub(crate) stripes: Array<Stripe>,
     core: Array<Core>,
     stripe_table: StripeTable,
-    pub(crate) largest_slot: u32,
+    /// Requests of 1 to so many bytes are served by the fast path: those for classes that have all stripes, in a heap without flags.
+    pub(crate) fast_limit: u32,
     pub(crate) page_shift: u8,
     stripes_log2: u8,
     attempts_log2: u8,
@@ -181,7 +182,7 @@ impl Core {
                 stripes: Array::new(at(layout.offsets.stripes)),
                 core: Array::new(metadata),
                 stripe_table: layout.stripe_table(),
-                largest_slot: layout.largest_slot,
+                fast_limit: if flags == 0 { layout.fast_limit() } else { 0 },
                 page_shift: byte(layout.page_shift),
                 stripes_log2: byte(layout.stripes.ilog2()),
                 attempts_log2: ATTEMPTS_LOG2,
@@ -470,6 +471,12 @@ impl Heap {
         self.base + (u64::from(page) << self.page_shift)
     }
 
+    /// Stripes of the classes that have most, less one.
+    #[inline(always)]
+    pub(crate) fn largest_stripe_mask(&self) -> u32 {
+        (1 << (self.stripes_log2 & 31)) - 1
+    }
+
     /// Stripes of a class in use, less one.
     #[inline(always)]
     pub(crate) fn stripe_mask(&self, class: u32) -> u32 {
@@ -483,12 +490,11 @@ pub(crate) fn own_stripe() -> u32 {
     thread::sm_id()
 }
 
-/// [`own_stripe`] of the leader of a group; `below` are its mates with lower numbers, of which it has none. In other lanes any
-/// number.
+/// [`own_stripe`] of the leader of a group, whose `zero` is 0. In other lanes any number.
 ///
 /// One lane draws for all. But ptxas takes lanes for as many that draw from one address, and gathers what they draw: 14
 /// instructions, and two shuffles more to wait for. An address that depends on the lane it leaves alone.
 #[inline(always)]
-pub(crate) fn own_stripe_of_leader(below: u32) -> u32 {
-    thread::sm_id() | below
+pub(crate) fn own_stripe_of_leader(zero: u32) -> u32 {
+    thread::sm_id() | zero
 }

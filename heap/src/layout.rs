@@ -301,6 +301,16 @@ impl Layout {
         StripeTable(table)
     }
 
+    /// Largest slot of a class that has all stripes, in bytes. All smaller classes have them too.
+    #[must_use]
+    pub fn fast_limit(&self) -> u32 {
+        (0..self.class_count)
+            .take_while(|class| self.stripe_mask(*class) + 1 == self.stripes)
+            .map(class::slot_bytes)
+            .last()
+            .unwrap_or(0)
+    }
+
     /// Stripes of a class in use, less one.
     #[must_use]
     pub fn stripe_mask(&self, class: u32) -> u32 {

@@ -14,7 +14,7 @@
 
 use crate::class;
 use crate::cold;
-use crate::heap::{Heap, Mark, own_stripe_of_leader};
+use crate::heap::{Core, Heap, Mark, own_stripe_of_leader};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::lanes::Lanes;
@@ -56,6 +56,38 @@ impl Wish {
     }
 }
 
+/// What a fast path needs to know of the slot that it is to allocate.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    wish: Wish,
+    /// Slot size of the wish's class in bytes.
+    bytes: u32,
+    /// Stripes of the class, less one.
+    stripe_mask: u32,
+}
+
+impl Slot {
+    /// The smallest that holds `bytes`, 1 or more.
+    #[inline(always)]
+    fn of(bytes: u32, stripe_mask: u32) -> Self {
+        Self {
+            wish: Wish::new(class::class_of(bytes), 16),
+            bytes: class::slot_bytes_for(bytes),
+            stripe_mask,
+        }
+    }
+
+    /// One of a class that will do for an alignment in bytes.
+    #[inline(always)]
+    pub fn aligned(class: u32, alignment: u64, stripe_mask: u32) -> Self {
+        Self {
+            wish: Wish::new(class, alignment),
+            bytes: class::slot_bytes(class),
+            stripe_mask,
+        }
+    }
+}
+
 impl Heap {
     /// Allocates `bytes`, aligned to 16 bytes or, for a power of two up to the page size, to that.
     ///
@@ -64,10 +96,7 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc(&self, bytes: u64) -> *mut u8 {
-        if self.flags != 0 {
-            return cold::hardened_malloc(self, self.mark, bytes, 1, 0, false);
-        }
-        self.plain_malloc(bytes)
+        self.malloc_tagged(bytes, 0)
     }
 
     /// [`malloc`](Self::malloc) for a site of the program, of the caller's choosing: in a heap with
@@ -75,53 +104,58 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
-        if self.flags != 0 {
-            return cold::hardened_malloc(self, self.mark, bytes, 1, site, false);
-        }
-        self.plain_malloc(bytes)
-    }
-
-    /// `malloc` of a heap without modes.
-    #[inline(always)]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "checked against the largest slot"
-    )]
-    pub(crate) fn plain_malloc(&self, bytes: u64) -> *mut u8 {
         // Zero wraps around and is large.
-        if bytes.wrapping_sub(1) >= u64::from(self.largest_slot) {
-            return cold::malloc_run(self, self.mark, bytes, 1);
+        if bytes.wrapping_sub(1) >= u64::from(self.fast_limit) {
+            return cold::malloc_rarer(self, self.mark, bytes, 1, site);
         }
-        self.malloc_slot(Wish::new(class::class_of(bytes as u32), 16), bytes)
+        #[allow(clippy::cast_possible_truncation, reason = "checked against the limit")]
+        let slot = Slot::of(bytes as u32, self.largest_stripe_mask());
+        self.malloc_slot(slot, bytes)
     }
 
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
-    pub(crate) fn malloc_slot(&self, wish: Wish, bytes: u64) -> *mut u8 {
-        with_active_lanes!(lanes => self.malloc_together(lanes, wish, bytes))
+    pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
+        with_active_lanes!(lanes => {
+            let group = lanes.match_any_u64(self.group_key(slot.wish));
+            if lanes.is_whole_warp(group) {
+                // The same with a constant, which spares a tenth of the instructions.
+                self.malloc_together(lanes, u32::MAX, slot, bytes)
+            } else {
+                self.malloc_together(lanes, group, slot, bytes)
+            }
+        })
     }
 
-    /// Forms the groups of the lanes that came together. Each leader draws, and sets the bits of a row; if all groups have what they
+    /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have what they
     /// want that is all.
     #[inline(always)]
-    fn malloc_together(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> *mut u8 {
-        let group = lanes.match_any_u64(self.group_key(wish));
+    fn malloc_together(&self, lanes: impl Lanes, group: u32, slot: Slot, bytes: u64) -> *mut u8 {
+        let Slot {
+            wish,
+            bytes: slot_bytes,
+            stripe_mask,
+        } = slot;
         let below = group & warp::lanes_below();
-        let own = own_stripe_of_leader(warp::opaque(below));
+        // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
+        let own = own_stripe_of_leader(if lanes.is_whole_warp(group) {
+            warp::lane_id()
+        } else {
+            warp::opaque(below)
+        });
         let class = wish.class();
-        let slot_bytes = class::slot_bytes(class);
-        let index = own & self.stripe_mask(class);
+        let index = own & stripe_mask;
         let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
         if below == 0 {
             let count = group.count_ones();
             drawn = self.stripe(class, index).draw(count);
-            let mut is_of_class = true;
-            if drawn.left() < count.cast_signed() {
+            let mut is_row = drawn.has_row(count);
+            if !is_row && drawn.left() < count.cast_signed() {
                 drawn = cold::draw(self, wish.through(self.mark), index, count, drawn);
                 // A slot of another class begins elsewhere.
-                is_of_class = drawn.class() == class;
+                is_row = drawn.class() == class && drawn.has_row(count);
             }
-            if is_of_class && drawn.has_row(count) {
+            if is_row {
                 (won, row) = self.claim_whole_row(drawn, count, slot_bytes);
             }
         }
@@ -184,6 +218,38 @@ impl Heap {
             won |= (high & !before) << (32 - shift);
         }
         won
+    }
+}
+
+impl Core {
+    /// What the fast path does not serve: more than [`fast_limit`](Heap::fast_limit) bytes, or none, at a multiple of `alignment`, for
+    /// a handle of `mark`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malloc_rarer(
+        &self,
+        mark: Mark,
+        bytes: u64,
+        alignment: u64,
+        site: u32,
+    ) -> *mut u8 {
+        if self.flags == 0 {
+            self.malloc_plain(mark, bytes, alignment.max(16))
+        } else {
+            self.hardened_malloc(mark, bytes, alignment, site, false)
+        }
+    }
+
+    /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.
+    #[inline(never)]
+    pub(crate) fn malloc_plain(&self, mark: Mark, bytes: u64, alignment: u64) -> *mut u8 {
+        match self.aligned_class(bytes, alignment, self.layout().largest_slot) {
+            Some(class) if mark == self.mark() => {
+                let slot = Slot::aligned(class, alignment, self.stripe_mask(class));
+                self.malloc_slot(slot, bytes)
+            }
+            _ => self.malloc_run(mark, bytes, alignment),
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use simt::{thread, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
+/// By how many stripes each class begins later than the one before.
+const CLASS_TURN: u32 = 37;
 /// Listed slabs, and words without one, that are looked at before fresh pages are preferred.
 const PROBES: u32 = 8;
 /// The same for a refill before it searches.
@@ -39,7 +41,7 @@ const PLENTY_SHARE: u32 = 2;
 const YOUNG_SHARE: u32 = 4;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time, up to [`lasting_slots`]: what is refilled again and again
+/// a small part of what it has used. While the heap is young each time, up to [`enough_slots`]: what is refilled again and again
 /// is soon refilled seldom.
 const REFILLS_TO_GROW: u32 = 4;
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
@@ -48,10 +50,13 @@ const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
 /// nevertheless: launches of that size that are repeated would else come
 /// to the end of a slab at their own end each time, where all its blocks live, and never find it free.
 const REFILLS_OF_A_LAUNCH: u32 = 3;
+/// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
+/// be offered again, and nobody waits for pages.
+const LAUNCHES_OF_SLAB: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
-/// Slabs whose blocks come back grow until all stripes of their class could get this many (binary logarithm).
-const SLABS_RETURNING_LOG2: u32 = 2;
+/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm).
+const SLABS_RETURNING_LOG2: u32 = 1;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -121,6 +126,8 @@ pub(crate) struct Hints {
     installed: u32,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
+    /// Slots of a slab that lasts for several launches, whatever part of what these want is of the class.
+    lasting: u32,
     /// Whether much of the class is wanted at once, and not much else.
     burst: bool,
     /// Whether the stripe has outgrown its slab, see [`Core::is_outgrown`].
@@ -152,11 +159,28 @@ impl Hints {
     /// The same for a stripe, one of `stripes`, whose crosser asked for `count` slots: the other warps of the
     /// grid may ask for as many as the crosser's mates do. (Not for as many as all lanes of the group: that one asked is why we are
     /// here, and says nothing about other warps.)
-    pub(crate) fn for_group_of(self, count: u32, stripes: u32) -> Self {
-        let warps = thread::grid_threads() / warp::LANES / stripes;
+    pub(crate) fn for_group_of(self, before: Ticket, count: u32, stripes: u32) -> Self {
         Self {
-            wanted: self.wanted.max((count.max(1) - 1) * warps.min(MOST_WARPS)),
+            wanted: self
+                .wanted
+                .max((count.max(1) - 1) * warps_of_stripe(stripes)),
+            lasting: enough_slots(before).max(lasting_slots(stripes)),
             burst: count >= BURST_LANES,
+            ..self
+        }
+    }
+
+    /// The same for a stripe that has outgrown its slab, or not. Where blocks come back it gets at once what lasts; else
+    /// slabs grow by doublings, for most of what a stripe has would never be used.
+    pub(crate) fn of_stripe(self, has_outgrown: bool, came_back: bool) -> Self {
+        let lasting = if has_outgrown && came_back {
+            self.lasting
+        } else {
+            0
+        };
+        Self {
+            wanted: self.wanted.max(lasting),
+            outgrown: has_outgrown,
             ..self
         }
     }
@@ -179,6 +203,7 @@ impl Core {
             listed,
             installed,
             wanted: seen.left().min(0).unsigned_abs(),
+            lasting: 0,
             burst: false,
             outgrown: false,
         }
@@ -327,18 +352,25 @@ impl Core {
     /// what is wanted little takes little.
     ///
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
-    /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
+    /// ([`SLABS_RETURNING_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
         let stripes = self.stripe_mask(class) + 1;
         let bytes_log2 = log2_up(class::slot_bytes(class)) + log2_up(hints.wanted);
-        let slabs_log2 = if hints.burst {
-            log2(stripes) + SLABS_OF_BURST_LOG2
+        let drawing = if hints.burst {
+            stripes
         } else {
-            log2(hints.installed.max(stripes)) + SLABS_OF_ALL_LOG2
+            hints.installed.max(stripes)
         };
+        let each_log2 = match (hints.outgrown, hints.burst) {
+            (true, _) => SLABS_RETURNING_LOG2,
+            (false, true) => SLABS_OF_BURST_LOG2,
+            (false, false) => SLABS_OF_ALL_LOG2,
+        };
+        let slabs_log2 = log2(drawing) + each_log2;
         let share = log2(hints.free).saturating_sub(slabs_log2);
         let mut order = bytes_log2
             .saturating_sub(u32::from(self.page_shift))
@@ -348,7 +380,7 @@ impl Core {
             // By chance, not by turns: what a launch does again and again must not keep in step with it.
             let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
-            let is_soon_used_up = slots < lasting_slots(before);
+            let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
                 || hints.is_heap_young() && is_soon_used_up
                 || share_of(place, REFILLS_TO_GROW) == 0;
@@ -358,9 +390,9 @@ impl Core {
         order.max(info.usual_order).min(info.largest_order)
     }
 
-    /// Whether a stripe of a young heap should get a slab twice as large, rather than its own `again` or another one: because blocks come
+    /// Whether a stripe of a young heap should get a larger slab, rather than its own `again` or another one: because blocks come
     /// back while it draws, or because it came to the end of its slab again and again. From four times of what lives at once on its own can always be
-    /// offered again, which is the cheapest refill; and the larger it is, the fewer refills there are.
+    /// offered again, which is the cheapest refill, or is rewound; and the larger it is, the fewer refills there are.
     pub(crate) fn is_outgrown(
         &self,
         before: Ticket,
@@ -368,28 +400,41 @@ impl Core {
         again: Ticket,
         hints: Hints,
     ) -> bool {
-        let stripes = self.stripe_mask(before.class()) + 1;
-        let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
-        let may_grow =
-            hints.is_heap_young() && before.order() < largest.min(hints.info.largest_order);
         let is_used_up = again.left() <= 0;
-        let is_small = if glance.came_back() {
-            is_used_up || glance.slots < enough_slots(before)
+        let is_small = glance.slots < hints.lasting;
+        let wants_more = if glance.came_back() {
+            is_used_up || is_small
         } else {
-            is_used_up
-                && before.has_slab()
-                && is_of_many(before)
-                && glance.slots < lasting_slots(before)
+            is_used_up && is_small && before.has_slab() && is_of_many(before)
         };
-        may_grow && is_small
+        wants_more && self.may_grow(before.class(), before.order(), hints)
+    }
+
+    /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
+    fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
+        let stripes = self.stripe_mask(class) + 1;
+        let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
+        hints.is_heap_young() && order < largest.min(hints.info.largest_order)
+    }
+
+    /// Whether a stripe keeps a slab that it gets now.
+    pub(crate) fn keeps(&self, slab: Slab, hints: Hints) -> bool {
+        self.slots(slab) >= hints.lasting || !self.may_grow(slab.class(), slab.order(), hints)
     }
 
     /// Where in the pages to begin to look: the searchers of all stripes spread over as many
     /// pages as they need in all.
     fn scatter(&self, class: u32, order: u32, hints: Hints) -> u32 {
+        let pages = self.scatter_pages(class, order, hints);
+        if hints.burst && hints.are_pages_plentiful() {
+            // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
+            let mask = self.stripe_mask(class);
+            let place = own_stripe().wrapping_add(class.wrapping_mul(CLASS_TURN)) & mask;
+            return ((place * (pages >> order)) >> log2(mask + 1)) << order;
+        }
         let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
-        share_of(place, self.scatter_pages(class, order, hints)) >> order << order
+        share_of(place, pages) >> order << order
     }
 
     /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
@@ -411,14 +456,19 @@ fn is_of_many(before: Ticket) -> bool {
     before.generation() >= REFILLS_OF_A_LAUNCH
 }
 
-/// Slots of a slab that a stripe whose word was `before` hardly uses up.
-fn enough_slots(before: Ticket) -> u32 {
-    ENOUGH_SLOTS << u32::from(is_of_many(before))
+/// Warps of the grid that each of a class's stripes is taken to serve.
+#[inline(always)]
+fn warps_of_stripe(stripes: u32) -> u32 {
+    ((thread::grid_threads() / warp::LANES) >> log2(stripes)).min(MOST_WARPS)
 }
 
-/// Slots of a slab that lasts for several launches, of which each hardly uses up [`enough_slots`]: it is rewound between them
-/// ([`crate::rewind`]), or offered again.
-fn lasting_slots(before: Ticket) -> u32 {
+/// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class.
+fn lasting_slots(stripes: u32) -> u32 {
+    warps_of_stripe(stripes) * warp::LANES * LAUNCHES_OF_SLAB
+}
+
+/// Slots of a slab that a stripe whose word was `before` hardly uses up.
+fn enough_slots(before: Ticket) -> u32 {
     ENOUGH_SLOTS << (2 * u32::from(is_of_many(before)))
 }
 
@@ -458,10 +508,11 @@ mod tests {
             listed: 0,
             installed: 1,
             wanted: 0,
+            lasting: 0,
             burst: false,
             outgrown: false,
         };
-        before.for_group_of(lanes, 1)
+        before.for_group_of(Ticket::empty(0), lanes, 1)
     }
 
     #[test]

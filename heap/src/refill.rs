@@ -147,23 +147,24 @@ impl Core {
         let glance = self.glance(before);
         let mut hints = self.hints(before.class(), stripe.look());
         let again = glance.ticket_again(before);
-        hints.outgrown = self.is_outgrown(before, glance, again, hints);
+        hints = hints.for_group_of(before, count, self.stripe_mask(before.class()) + 1);
+        let has_outgrown = self.is_outgrown(before, glance, again, hints);
+        hints = hints.of_stripe(has_outgrown, glance.came_back());
         if again.left() > 0 && !hints.outgrown {
             return self.offer_again(stripe, before, again, reserved);
         }
-        hints = hints.for_group_of(count, self.stripe_mask(before.class()) + 1);
         let mut at_hand = self.take_at_hand(before, hints);
         if hints.outgrown && at_hand.slab().is_none() {
             if again.left() > 0 {
                 return self.offer_again(stripe, before, again, reserved);
             }
-            hints.outgrown = false;
+            hints = hints.of_stripe(false, false);
             at_hand = self.take_at_hand(before, hints);
         }
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe);
+            self.note_stripe(slab.page(), stripe, self.keeps(slab, hints));
             self.announce_leaving(before);
             // Release, for the stripe's word and the use of the old slab.
             fence(Ordering::Release);
@@ -237,7 +238,7 @@ impl Core {
                     .shared
                     .installed
                     .fetch_sub(1, Ordering::Relaxed);
-                self.note_stripe(seen.page(), stripe);
+                self.note_stripe(seen.page(), stripe, true);
                 stripe.publish(seen.without(reserved).following(before));
                 listed.raise_epoch();
                 seen
@@ -294,7 +295,7 @@ impl Core {
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe);
+            self.note_stripe(slab.page(), stripe, true);
             stripe.publish(ticket.without(reserved).following(before));
             self.arrived(obtained, slab, Ticket::empty(class));
             return ticket;
@@ -351,6 +352,7 @@ impl Core {
     fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
         self.slab_state(before.page())
             .reserve(again.left().cast_unsigned());
+        self.note_stripe(before.page(), stripe, true);
         stripe.publish(again.without(reserved).following(before));
         again
     }

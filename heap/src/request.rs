@@ -5,7 +5,7 @@ use crate::cold;
 use crate::counters::Failure;
 use crate::entry::Kind;
 use crate::heap::Heap;
-use crate::malloc::Wish;
+use crate::malloc::Slot;
 use core::alloc::Layout as Request;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -25,7 +25,7 @@ impl Heap {
         if self.flags != 0 {
             return cold::hardened_malloc(self, self.mark, bytes, 1, 0, true);
         }
-        let block = self.plain_malloc(bytes);
+        let block = self.malloc(bytes);
         if !block.is_null() {
             // SAFETY: the block has that many bytes and is this thread's alone. Blocks are
             // multiples of 16 bytes, and aligned so.
@@ -40,30 +40,30 @@ impl Heap {
     #[must_use]
     pub fn aligned_alloc(&self, request: Request) -> *mut u8 {
         let (bytes, alignment) = (request.size() as u64, request.align() as u64);
-        if self.flags != 0 {
-            return cold::hardened_malloc(self, self.mark, bytes, alignment, 0, false);
-        }
         if alignment <= 16 {
-            return self.plain_malloc(bytes);
+            return self.malloc(bytes);
         }
-        match self.aligned_class(bytes, alignment) {
-            Some(class) => self.malloc_slot(Wish::new(class, alignment), bytes),
-            None => cold::malloc_run(self, self.mark, bytes, alignment),
+        match self.aligned_class(bytes, alignment, self.fast_limit) {
+            Some(class) => {
+                let slot = Slot::aligned(class, alignment, self.largest_stripe_mask());
+                self.malloc_slot(slot, bytes)
+            }
+            None => cold::malloc_rarer(self, self.mark, bytes, alignment, 0),
         }
     }
 
-    /// The smallest class whose slots hold `bytes` and are all multiples of `alignment`.
+    /// The smallest class whose slots hold `bytes`, are all multiples of `alignment` and have at most `largest` bytes, a power of two.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "checked against the largest slot"
     )]
-    pub(crate) fn aligned_class(&self, bytes: u64, alignment: u64) -> Option<u32> {
+    pub(crate) fn aligned_class(&self, bytes: u64, alignment: u64, largest: u32) -> Option<u32> {
         let least = bytes.max(alignment);
-        if bytes == 0 || alignment > 1 << self.page_shift || least > u64::from(self.largest_slot) {
+        if bytes == 0 || alignment > 1 << self.page_shift || least > u64::from(largest) {
             return None;
         }
         // A power of two follows within an octave, and serves every smaller alignment.
-        (class::class_of(least as u32)..=class::class_of(self.largest_slot))
+        (class::class_of(least as u32)..=class::class_of(largest))
             .find(|class| u64::from(class::slot_bytes(*class)) & (alignment - 1) == 0)
     }
 
@@ -137,7 +137,7 @@ impl Heap {
         if bytes <= usable && usable - bytes <= usable / 2 {
             return pointer;
         }
-        let block = self.plain_malloc(bytes);
+        let block = self.malloc(bytes);
         if !block.is_null() {
             // SAFETY: both blocks have that many bytes, rounded up to 16, and are aligned so; they
             // are different blocks, and the old one dies here as the caller promises.

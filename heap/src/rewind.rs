@@ -2,71 +2,69 @@
 //!
 //! A stripe that runs out makes the warps of its multiprocessor wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
-//! it, and nobody waits. So who frees certain slots (see [`is_turn`]) looks whether many of the slab's units are drawn, although hardly any of
-//! its slots are in use.
+//! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
+//! although hardly any of its slots are in use.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
-//! on it is the stripe's crosser: who draws finds fewer than no units, and waits. Its own block still counts as used, so the slab
-//! stays what it is, and is not idle, until the new word is published.
+//! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
+//! before, so the slab may be without a block in it, and whoever looks for idle slabs must come again, as with any crosser.
 //!
-//! Small slabs are left to their stripes' crossers, who get larger ones: rewound after every few blocks, they would cost more than they
-//! spare.
+//! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
+//! as soon as it is used up.
 
-use crate::entry::Entry;
-use crate::heap::Heap;
-use crate::layout;
-use crate::slab::SlabState;
+use crate::heap::Core;
+use crate::slab::{Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 
-/// Slots of the smallest slab that is rewound.
-const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 8 } else { 1 << 13 };
-/// Who frees the first slot of so many looks after the slab.
-const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
-    32
-} else {
-    1 << 11
-};
-/// Slots of a slab that lasts for several launches, which is rewound whenever that is worth it. A smaller slab is rewound when a quarter is left, so that it
-/// is used up where launches are large, and its stripe gets a larger one.
-const LASTING_SLOTS: u32 = 4 * LEAST_SLOTS;
+/// Slots of the smallest slab that is rewound: smaller ones would be rewound after every few blocks, which costs more than it spares.
+const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 8 } else { 1 << 12 };
+/// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
+const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+/// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
+const LASTING_SLOTS: u32 = 1 << 15;
 
-/// Whether who frees `slot`, and others of the same word of the bitmap, is to look after the slab.
+/// Whether who lowered the word of a slab of `slots` slots from `before` to `after` is to look after the slab. Most see that from the first of
+/// these alone.
 #[inline(always)]
-pub(crate) fn is_turn(slot: u32) -> bool {
-    slot & (TURN_SLOTS - 32) == 0
+pub(crate) fn is_turn(before: u32, after: u32, slots: impl FnOnce() -> u32) -> bool {
+    if (before ^ after) & USE & !(TURN_SLOTS - 1) == 0 {
+        return false;
+    }
+    let slots = slots();
+    slots >= LEAST_SLOTS && after & USE <= most_used(slots)
 }
 
-impl Heap {
-    /// Has the slab that begins at page `head` rewound if that is worth it. The caller is about to free a block of it.
-    #[inline(always)]
-    pub(crate) fn look_after(&self, head: u32, entry: Entry) {
-        let class = entry.class();
-        // Not what the entry says of the slots: a damaged one may say anything.
-        let slots = layout::slots(u32::from(self.page_shift), class, entry.order());
-        if slots < LEAST_SLOTS || class >= u32::from(self.class_count) {
+/// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
+#[inline(always)]
+const fn most_used(slots: u32) -> u32 {
+    slots / 8 * 5
+}
+
+impl Core {
+    /// Has a slab, whose use the caller lowered to `used`, rewound if that is worth it.
+    #[inline(never)]
+    pub(crate) fn look_after(&self, slab: Slab, used: u32) {
+        // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
+        let slots = self.plausible_slots(slab);
+        if slots == 0 {
             return;
         }
-        let slab = self.slab_state(head);
-        let stripe = self.stripe(class, slab.stripe_hint() & self.stripe_mask(class));
-        let (seen, used) = (stripe.look(), slab.used_hint());
-        let few = if slots < LASTING_SLOTS {
-            slots / 4
-        } else {
-            slots / 4 * 3
+        let state = self.slab_state(slab.page());
+        let Some(place) = state.keeper() else {
+            return;
         };
-        let is_row = seen.is_of_slab_of(Ticket::new(class, head, entry.order(), 0, 0));
-        let is_used_up = (0..=few.cast_signed()).contains(&seen.left());
+        let stripe = self.stripe(slab.class(), place & self.stripe_mask(slab.class()));
+        let seen = stripe.look();
+        let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
-        if is_row && is_used_up && rewound(seen, slots, used).is_some() {
-            rewind(stripe, slab, seen, slots);
+        if is_row && seen.left() >= 0 && rewound(seen, slots, used).is_some() {
+            rewind(stripe, state, seen, slots);
         }
     }
 }
 
 /// Offers again what is free in the slab of a stripe whose word is `seen`, unless somebody draws meanwhile. The slab has `slots` slots.
-#[cold]
-#[inline(never)]
 fn rewind(stripe: &Stripe, slab: &SlabState, seen: Ticket, slots: u32) {
     if !stripe.take(seen) {
         return;
@@ -77,11 +75,16 @@ fn rewind(stripe: &Stripe, slab: &SlabState, seen: Ticket, slots: u32) {
 }
 
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
-/// may still be drawn; none if more than a quarter lives, or less than a quarter would be new.
+/// may still be drawn; none if too many live, or too many are left.
 #[inline(always)]
 fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
     let free = slots.saturating_sub(used);
     let units = seen.left().cast_unsigned() + free;
-    let is_enough = free >= slots / 4 && (slots - slots / 4..=slots).contains(&units);
+    let few = if slots < LASTING_SLOTS {
+        slots / 8
+    } else {
+        slots / 4
+    };
+    let is_enough = used <= most_used(slots) && units <= slots && slots - units < few;
     is_enough.then(|| seen.with_left(units.cast_signed()))
 }

@@ -39,6 +39,9 @@ pub(crate) const AWAY: u32 = 1 << 23;
 /// The use in a slab's word: more than twice the slots that a slab can have.
 pub(crate) const USE: u32 = AWAY - 1;
 
+/// Flag beside the stripe that had a slab last: it is to be rewound ([`crate::rewind`]).
+const KEPT: u32 = 1 << 31;
+
 /// The away count in a slab's word.
 pub(crate) fn times_away(word: u32) -> u32 {
     (word & !INSTALLED) / AWAY
@@ -48,7 +51,7 @@ pub(crate) fn times_away(word: u32) -> u32 {
 #[repr(C, align(32))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
-    /// Which of all stripes had the slab last.
+    /// Which of all stripes had the slab last, and whether it [keeps](KEPT) it.
     stripe: DeviceAtomicU32,
 }
 
@@ -75,11 +78,11 @@ impl SlabState {
         self.usage.fetch_add(units, Ordering::Relaxed);
     }
 
-    /// Which stripe had the slab last, of all; its lower bits say which of its class. A hint.
-    #[inline(always)]
-    pub(crate) fn stripe_hint(&self) -> u32 {
+    /// Which stripe of all keeps the slab, if one does; its lower bits say which of its class. A hint.
+    pub(crate) fn keeper(&self) -> Option<u32> {
         // Relaxed: who acts on it compares the stripe's word.
-        self.stripe.load(Ordering::Relaxed)
+        let last = self.stripe.load(Ordering::Relaxed);
+        (last & KEPT != 0).then_some(last)
     }
 }
 
@@ -133,9 +136,9 @@ impl Heap {
     }
 
     /// Gives back `count` slots of a slab whose bits the caller cleared by a change that came after a fence that releases, and that
-    /// gave it the count.
+    /// gave it the count. The slab's word before and after.
     #[inline(always)]
-    pub(crate) fn release_after_fence(&self, head: u32, entry: Entry, count: u32) {
+    pub(crate) fn release_after_fence(&self, head: u32, entry: Entry, count: u32) -> (u32, u32) {
         // Relaxed, after the fence, which makes what was done to the block visible to whoever lowers the use to zero, and
         // acquires in `change_state`. The bits are cleared before, for the count depends on it.
         let before = self.usage(head).fetch_sub(count, Ordering::Relaxed);
@@ -144,6 +147,7 @@ impl Heap {
         if after == 0 || times_away(before) != 0 {
             self.settle_release(head, entry, before, after);
         }
+        (before, after)
     }
 
     /// Does what lowering the use asks of the thread that did it, by which the slab's word went from `before` to `after`: the slab
@@ -207,17 +211,18 @@ impl Core {
         self.usage(page).load(Ordering::Relaxed) & (INSTALLED | USE) == INSTALLED + left
     }
 
-    /// Notes that a stripe is about to have the slab that begins at a page.
+    /// Notes that a stripe is about to have the slab that begins at a page, and whether it keeps it.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "there are fewer stripes than 2^32"
     )]
-    pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe) {
+    pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe, keeps: bool) {
         let offset = core::ptr::from_ref(stripe) as u64 - self.stripes.pointer(0) as u64;
         // Among those of all classes: who reads it takes what is its class's.
         let place = (offset / size_of::<Stripe>() as u64) as u32;
+        let last = if keeps { place | KEPT } else { place };
         // Relaxed: a hint.
-        self.slab_state(page).stripe.store(place, Ordering::Relaxed);
+        self.slab_state(page).stripe.store(last, Ordering::Relaxed);
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.

@@ -12,6 +12,12 @@ pub trait Lanes: Copy {
     /// The lanes.
     fn mask(self) -> u32;
 
+    /// Whether `group`, some of the lanes, are a whole warp. Only [`Whole`] can tell.
+    #[inline(always)]
+    fn is_whole_warp(self, _group: u32) -> bool {
+        false
+    }
+
     /// See [`warp::match_any_u64`].
     #[inline(always)]
     fn match_any_u64(self, value: u64) -> u32 {
@@ -57,6 +63,11 @@ impl Lanes for Whole {
     #[inline(always)]
     fn mask(self) -> u32 {
         u32::MAX
+    }
+
+    #[inline(always)]
+    fn is_whole_warp(self, group: u32) -> bool {
+        group == u32::MAX
     }
 }
 

@@ -4,11 +4,9 @@ use super::fill::{copy, fill, is_poison};
 use super::frame::Framed;
 use super::header::BYTES;
 use super::{Hardening, POISON};
-use crate::cold;
 use crate::entry::Kind;
 use crate::heap::{COUNT_BYTES, Core, Heap, Mark};
 use crate::initialise::Share;
-use crate::malloc::Wish;
 use crate::misuse::Misuse;
 use core::ptr;
 
@@ -80,16 +78,6 @@ impl Core {
             _ => self.run_counters(),
         };
         counters.count_served(bytes);
-    }
-
-    /// A slot or run of at least `bytes` bytes.
-    #[inline(never)]
-    pub(super) fn plain_block(&self, bytes: u64, alignment: u64) -> *mut u8 {
-        let alignment = alignment.max(16);
-        match self.aligned_class(bytes, alignment) {
-            Some(class) => self.malloc_slot(Wish::new(class, alignment), bytes),
-            None => cold::malloc_run(self, self.mark(), bytes, alignment),
-        }
     }
 
     /// Gives a slot or run back.

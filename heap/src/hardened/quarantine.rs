@@ -76,7 +76,7 @@ impl Core {
         loop {
             // Acquire: what was given back before this is found by the search.
             let done = globals.drains_done.load(Ordering::Acquire);
-            let block = self.plain_block(bytes, alignment);
+            let block = self.malloc_plain(self.mark(), bytes, alignment.max(16));
             if !block.is_null() || !drains {
                 return block;
             }
