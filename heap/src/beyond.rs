@@ -4,13 +4,13 @@
 use crate::claim::Draw;
 use crate::class;
 use crate::counters::Failure;
-use crate::heap::{Core, own_stripe};
+use crate::heap::Core;
 use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::lanes::{Lanes, Part, Whole};
-use simt::{time, warp, with_active_lanes};
+use simt::{thread, time, warp, with_active_lanes};
 
 /// Nanoseconds between two attempts to draw.
 const NAP: u32 = 60;
@@ -67,7 +67,7 @@ impl Core {
         let group = lanes.match_any_u64(self.group_key(wish));
         let (mut ticket, mut won) = (Ticket(0), 0);
         if group & warp::lanes_below() == 0 {
-            let index = own_stripe() & self.stripe_mask(wish.class());
+            let index = self.stripes_of(wish.class()).of(thread::sm_id());
             // Who comes again looks before it draws.
             let (count, none) = (group.count_ones(), Ticket::refilling(wish.class()));
             ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
@@ -132,7 +132,7 @@ impl Core {
                     return block;
                 }
             } else if ticket.left() > 0 {
-                let stripe = own_stripe() & self.stripe_mask(wish.class());
+                let stripe = self.stripes_of(wish.class()).of(thread::sm_id());
                 self.mend(wish.class(), self.stripe(wish.class(), stripe));
             } else {
                 // Memory is moving.

@@ -9,10 +9,11 @@
 //! has is found by the stripe, or is counted as on its way there.)
 
 use crate::entry::{Entry, Kind};
-use crate::heap::{Core, own_stripe};
+use crate::heap::Core;
 use crate::page_set::WORD_PAGES;
 use crate::slab::{INSTALLED, USE, times_away};
 use simt::atomic::{DeviceAtomicU64, Ordering, fence};
+use simt::thread;
 
 /// Counts that the multiprocessors share: the doubts of all would collide in one.
 const SHARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
@@ -102,7 +103,7 @@ impl Seen {
 impl Core {
     /// Says that a slot is free in a slab that was away.
     pub(crate) fn raise_doubt(&self) {
-        self.globals().doubts.raise(own_stripe());
+        self.globals().doubts.raise(thread::sm_id());
     }
 
     /// Whether a slab of a class, or of a larger one, is on its way to its class's set. If none of any class is, the doubts are

@@ -19,7 +19,7 @@ use crate::layout::{ClassInfo, Layout, StripeTable};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
-use crate::stripe::Stripe;
+use crate::stripe::{Stripe, Stripes};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
@@ -85,8 +85,9 @@ pub struct Heap {
     /// Requests of 1 to so many bytes are served by the fast path: those for classes that have all stripes, in a heap without flags.
     pub(crate) fast_limit: u32,
     pub(crate) page_shift: u8,
-    stripes_log2: u8,
-    attempts_log2: u8,
+    /// Stripes of the classes that have most, and the binary logarithm of that rounded up.
+    most_stripes: u8,
+    most_stripes_log2: u8,
     pub(crate) class_count: u8,
     pub(crate) mark: Mark,
     pub(crate) flags: u32,
@@ -106,11 +107,12 @@ pub struct Core {
     layout: Layout,
     quarantine: Array<DeviceAtomicU64>,
     quarantine_places: u64,
+    attempts_log2: u64,
     padding: [u64; CORE_PADDING],
 }
 
 /// Words of the head up to its alignment.
-const CORE_PADDING: usize = 26;
+const CORE_PADDING: usize = 25;
 
 /// What changes and belongs to no class and no page.
 #[repr(C)]
@@ -184,8 +186,8 @@ impl Core {
                 stripe_table: layout.stripe_table(),
                 fast_limit: if flags == 0 { layout.fast_limit() } else { 0 },
                 page_shift: byte(layout.page_shift),
-                stripes_log2: byte(layout.stripes.ilog2()),
-                attempts_log2: ATTEMPTS_LOG2,
+                most_stripes: byte(layout.stripes),
+                most_stripes_log2: byte(layout.stripes.next_power_of_two().ilog2()),
                 class_count: byte(layout.class_count),
                 mark: Mark::of_generation(0),
                 flags,
@@ -205,6 +207,7 @@ impl Core {
             layout,
             quarantine: Array::new(0),
             quarantine_places: 0,
+            attempts_log2: ATTEMPTS_LOG2.into(),
             padding: [0; CORE_PADDING],
         }
     }
@@ -260,8 +263,16 @@ impl Core {
     /// contention.
     #[must_use]
     pub fn with_attempts_log2(mut self, attempts_log2: u8) -> Self {
-        self.heap.attempts_log2 = attempts_log2;
+        self.attempts_log2 = attempts_log2.into();
         self
+    }
+
+    /// Binary logarithm of the searches in vain after which a request gives up, see
+    /// [`ATTEMPTS_LOG2`].
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "a byte was stored")]
+    pub fn attempts_log2(&self) -> u8 {
+        self.attempts_log2 as u8
     }
 
     /// The heap.
@@ -401,13 +412,6 @@ impl Heap {
         self.mark
     }
 
-    /// Binary logarithm of the searches in vain after which a request gives up, see
-    /// [`ATTEMPTS_LOG2`].
-    #[must_use]
-    pub fn attempts_log2(&self) -> u8 {
-        self.attempts_log2
-    }
-
     /// Bytes that can be allocated.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -442,7 +446,10 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
         // SAFETY: as for `core`.
-        unsafe { self.stripes.get((class << self.stripes_log2) + index) }
+        unsafe {
+            self.stripes
+                .get(class * u32::from(self.most_stripes) + index)
+        }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these
@@ -471,30 +478,24 @@ impl Heap {
         self.base + (u64::from(page) << self.page_shift)
     }
 
-    /// Stripes of the classes that have most, less one.
+    /// The stripes of the classes that have most.
     #[inline(always)]
-    pub(crate) fn largest_stripe_mask(&self) -> u32 {
-        (1 << (self.stripes_log2 & 31)) - 1
+    pub(crate) fn most_stripes(&self) -> Stripes {
+        Stripes::within(self.most_stripes.into(), self.most_stripes_log2.into())
     }
 
-    /// Stripes of a class in use, less one.
-    #[inline(always)]
-    pub(crate) fn stripe_mask(&self, class: u32) -> u32 {
-        self.stripe_table.mask(class)
+    /// The stripes of a class.
+    pub(crate) fn stripes_of(&self, class: u32) -> Stripes {
+        Stripes::new(self.stripe_table.count(class, self.most_stripes.into()))
     }
 }
 
-/// The stripe that the calling thread draws from, before the class's mask.
-#[inline(always)]
-pub(crate) fn own_stripe() -> u32 {
-    thread::sm_id()
-}
-
-/// [`own_stripe`] of the leader of a group, whose `zero` is 0. In other lanes any number.
+/// The multiprocessor of the leader of a group, by which it has [a stripe](Stripes::of) of each class; its `zero` is 0. In other lanes any
+/// number.
 ///
 /// One lane draws for all. But ptxas takes lanes for as many that draw from one address, and gathers what they draw: 14
 /// instructions, and two shuffles more to wait for. An address that depends on the lane it leaves alone.
 #[inline(always)]
-pub(crate) fn own_stripe_of_leader(zero: u32) -> u32 {
+pub(crate) fn multiprocessor_of_leader(zero: u32) -> u32 {
     thread::sm_id() | zero
 }

@@ -25,7 +25,7 @@ pub const MAX_CAPACITY: u64 = 1 << 40;
 /// Slabs have at most `2^MAX_ORDER` pages.
 pub const MAX_ORDER: u32 = 8;
 /// Stripes of a class at most.
-pub const MAX_STRIPES: u32 = 128;
+pub const MAX_STRIPES: u32 = 255;
 /// Slots of the largest size in the largest slab.
 const FEWEST_SLOTS: u64 = 8;
 /// Slots that a slab has at least, where the heap is large enough: what is left over at its end is
@@ -43,7 +43,7 @@ const STRIPES_SHARE: u64 = 1024;
 #[cfg(any(loom, shuttle))]
 const STRIPES_SHARE: u64 = 4;
 
-/// How many stripes each eight classes use: binary logarithms of three bits each, so that a `malloc` finds its own with a shift.
+/// How many stripes each eight classes use, in three bits each: all of them, or fewer, as a binary logarithm.
 /// The first two eights, which are one octave, have the same. For the 22nd, which only heaps above 512 GiB have, there is one bit; it is 0, because
 /// eight of its slots are more than the share of the heap that stripes may take.
 #[repr(transparent)]
@@ -51,13 +51,16 @@ const STRIPES_SHARE: u64 = 4;
 pub struct StripeTable(u64);
 
 impl StripeTable {
-    /// Stripes of a class in use, less one.
+    /// Stands for all stripes. Fewer are at most half of [`MAX_STRIPES`], rounded up to a power of two.
+    const ALL: u32 = 7;
+
+    /// Stripes of a class in use, of `all` that some classes use.
     #[inline(always)]
     #[must_use]
-    pub const fn mask(self, class: u32) -> u32 {
+    pub const fn count(self, class: u32, all: u32) -> u32 {
         // Not `octave`, which takes an instruction more.
-        let log2 = self.0 >> (3 * (class / class::OCTAVE)) & 7;
-        (1 << log2) - 1
+        let log2 = (self.0 >> (3 * (class / class::OCTAVE)) & 7) as u32;
+        if log2 == Self::ALL { all } else { 1 << log2 }
     }
 }
 
@@ -88,7 +91,7 @@ pub struct Layout {
     pub class_count: u32,
     /// Largest slot in bytes; larger requests get runs of pages.
     pub largest_slot: u32,
-    /// Stripes per class in the stripe array; a power of two, and no more than some class uses.
+    /// Stripes per class in the stripe array: no more than some class uses.
     pub stripes: u32,
     /// Largest order of a slab.
     pub max_order: u32,
@@ -191,15 +194,14 @@ impl Layout {
             page_count,
             class_count,
             largest_slot,
-            stripes: 1 << stripes.clamp(1, MAX_STRIPES).ilog2(),
+            stripes: stripes.clamp(1, MAX_STRIPES),
             max_order,
             offsets: Offsets::zeroed(),
             metadata_bytes: 0,
         };
-        layout.stripes = 1
-            + (0..class_count)
-                .map(|class| layout.stripe_mask(class))
-                .fold(0, u32::max);
+        layout.stripes = (0..class_count)
+            .map(|class| layout.stripe_count(class))
+            .fold(1, u32::max);
         layout.place_arrays();
         Ok(layout)
     }
@@ -285,7 +287,7 @@ impl Layout {
         }
     }
 
-    /// Stripes of all classes: as many as the heap has, if their usual slabs fit the share of
+    /// Stripes of all classes: as many as the heap has, if as many as the power of two below have usual slabs that fit the share of
     /// the heap that they may take.
     #[must_use]
     pub fn stripe_table(&self) -> StripeTable {
@@ -295,7 +297,12 @@ impl Layout {
             let octave = place.max(1);
             let slots_log2 = class::slot_log2(octave * class::OCTAVE) + WISHED_SLOTS.ilog2();
             let fitting = budget_log2.saturating_sub(slots_log2.max(self.page_shift));
-            let log2 = fitting.min(self.stripes.ilog2());
+            // The last field can say 0 alone.
+            let log2 = if fitting < self.stripes.ilog2() || self.stripes == 1 {
+                fitting
+            } else {
+                StripeTable::ALL
+            };
             table |= u64::from(log2) << (3 * place);
         }
         StripeTable(table)
@@ -305,16 +312,16 @@ impl Layout {
     #[must_use]
     pub fn fast_limit(&self) -> u32 {
         (0..self.class_count)
-            .take_while(|class| self.stripe_mask(*class) + 1 == self.stripes)
+            .take_while(|class| self.stripe_count(*class) == self.stripes)
             .map(class::slot_bytes)
             .last()
             .unwrap_or(0)
     }
 
-    /// Stripes of a class in use, less one.
+    /// Stripes of a class in use.
     #[must_use]
-    pub fn stripe_mask(&self, class: u32) -> u32 {
-        self.stripe_table().mask(class)
+    pub fn stripe_count(&self, class: u32) -> u32 {
+        self.stripe_table().count(class, self.stripes)
     }
 }
 
@@ -352,9 +359,10 @@ mod tests {
                 assert!(layout.slots(class, info.least_order) >= 1);
                 assert!(layout.slots(class, info.largest_order) <= 1 << 22);
                 let first_of_octave = class::octave(class) * class::OCTAVE;
-                let mask = layout.stripe_mask(class);
-                assert_eq!(mask, layout.stripe_mask(first_of_octave));
-                assert!(mask < layout.stripes && (class / class::OCTAVE < 21 || mask == 0));
+                let stripes = layout.stripe_count(class);
+                assert_eq!(stripes, layout.stripe_count(first_of_octave));
+                assert!((1..=layout.stripes).contains(&stripes));
+                assert!(class / class::OCTAVE < 21 || stripes == 1);
             }
         }
     }

@@ -14,7 +14,8 @@
 
 use crate::class;
 use crate::cold;
-use crate::heap::{Core, Heap, Mark, own_stripe_of_leader};
+use crate::heap::{Core, Heap, Mark, multiprocessor_of_leader};
+use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::lanes::Lanes;
@@ -62,28 +63,28 @@ pub(crate) struct Slot {
     wish: Wish,
     /// Slot size of the wish's class in bytes.
     bytes: u32,
-    /// Stripes of the class, less one.
-    stripe_mask: u32,
+    /// Stripes of the class.
+    stripes: Stripes,
 }
 
 impl Slot {
     /// The smallest that holds `bytes`, 1 or more.
     #[inline(always)]
-    fn of(bytes: u32, stripe_mask: u32) -> Self {
+    fn of(bytes: u32, stripes: Stripes) -> Self {
         Self {
             wish: Wish::new(class::class_of(bytes), 16),
             bytes: class::slot_bytes_for(bytes),
-            stripe_mask,
+            stripes,
         }
     }
 
     /// One of a class that will do for an alignment in bytes.
     #[inline(always)]
-    pub fn aligned(class: u32, alignment: u64, stripe_mask: u32) -> Self {
+    pub fn aligned(class: u32, alignment: u64, stripes: Stripes) -> Self {
         Self {
             wish: Wish::new(class, alignment),
             bytes: class::slot_bytes(class),
-            stripe_mask,
+            stripes,
         }
     }
 }
@@ -109,7 +110,7 @@ impl Heap {
             return cold::malloc_rarer(self, self.mark, bytes, 1, site);
         }
         #[allow(clippy::cast_possible_truncation, reason = "checked against the limit")]
-        let slot = Slot::of(bytes as u32, self.largest_stripe_mask());
+        let slot = Slot::of(bytes as u32, self.most_stripes());
         self.malloc_slot(slot, bytes)
     }
 
@@ -134,17 +135,17 @@ impl Heap {
         let Slot {
             wish,
             bytes: slot_bytes,
-            stripe_mask,
+            stripes,
         } = slot;
         let below = group & warp::lanes_below();
         // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
-        let own = own_stripe_of_leader(if lanes.is_whole_warp(group) {
+        let multiprocessor = multiprocessor_of_leader(if lanes.is_whole_warp(group) {
             warp::lane_id()
         } else {
             warp::opaque(below)
         });
         let class = wish.class();
-        let index = own & stripe_mask;
+        let index = stripes.of(multiprocessor);
         let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
         if below == 0 {
             let count = group.count_ones();
@@ -245,7 +246,7 @@ impl Core {
     pub(crate) fn malloc_plain(&self, mark: Mark, bytes: u64, alignment: u64) -> *mut u8 {
         match self.aligned_class(bytes, alignment, self.layout().largest_slot) {
             Some(class) if mark == self.mark() => {
-                let slot = Slot::aligned(class, alignment, self.stripe_mask(class));
+                let slot = Slot::aligned(class, alignment, self.stripes_of(class));
                 self.malloc_slot(slot, bytes)
             }
             _ => self.malloc_run(mark, bytes, alignment),

@@ -8,7 +8,7 @@
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
 use crate::class;
-use crate::heap::{Core, own_stripe};
+use crate::heap::Core;
 use crate::layout::{self, ClassInfo, MAX_SLOTS};
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
@@ -46,8 +46,7 @@ const YOUNG_SHARE: u32 = 4;
 const REFILLS_TO_GROW: u32 = 4;
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
-/// From so many refills on a stripe's slabs grow beyond [`ENOUGH_SLOTS`], to twice as many where blocks come back and to four times where they are used up
-/// nevertheless: launches of that size that are repeated would else come
+/// From so many refills on a stripe's slabs grow beyond [`ENOUGH_SLOTS`], to four times as many: launches of that size that are repeated would else come
 /// to the end of a slab at their own end each time, where all its blocks live, and never find it free.
 const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
@@ -126,7 +125,8 @@ pub(crate) struct Hints {
     installed: u32,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
-    /// Slots of a slab that lasts for several launches, whatever part of what these want is of the class.
+    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
+    /// [`enough_slots`].
     lasting: u32,
     /// Whether much of the class is wanted at once, and not much else.
     burst: bool,
@@ -269,7 +269,7 @@ impl Core {
         let listed = self.listed(class);
         let room = self.eighths_wanted();
         // Where others do not begin, nor this stripe the last time: the product spreads.
-        let place = own_stripe()
+        let place = thread::sm_id()
             .wrapping_add(listed.epoch_hint())
             .wrapping_mul(GOLDEN);
         let start = share_of(place, listed.word_count());
@@ -358,7 +358,7 @@ impl Core {
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
-        let stripes = self.stripe_mask(class) + 1;
+        let stripes = self.stripes_of(class).count;
         let bytes_log2 = log2_up(class::slot_bytes(class)) + log2_up(hints.wanted);
         let drawing = if hints.burst {
             stripes
@@ -378,7 +378,10 @@ impl Core {
         if before.has_slab() {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
             // By chance, not by turns: what a launch does again and again must not keep in step with it.
-            let place = hints.epoch.wrapping_add(own_stripe()).wrapping_mul(GOLDEN);
+            let place = hints
+                .epoch
+                .wrapping_add(thread::sm_id())
+                .wrapping_mul(GOLDEN);
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
@@ -412,7 +415,7 @@ impl Core {
 
     /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
     fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
-        let stripes = self.stripe_mask(class) + 1;
+        let stripes = self.stripes_of(class).count;
         let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
         hints.is_heap_young() && order < largest.min(hints.info.largest_order)
     }
@@ -428,11 +431,14 @@ impl Core {
         let pages = self.scatter_pages(class, order, hints);
         if hints.burst && hints.are_pages_plentiful() {
             // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
-            let mask = self.stripe_mask(class);
-            let place = own_stripe().wrapping_add(class.wrapping_mul(CLASS_TURN)) & mask;
-            return ((place * (pages >> order)) >> log2(mask + 1)) << order;
+            let stripes = self.stripes_of(class);
+            let turn = stripes.of(class * CLASS_TURN);
+            let place = stripes.after(stripes.of(thread::sm_id()), turn);
+            let offset = place.wrapping_mul(pages >> order);
+            // Not `/`, which may panic.
+            return offset.checked_div(stripes.count).unwrap_or(0) << order;
         }
-        let place = own_stripe().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
+        let place = thread::sm_id().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
         share_of(place, pages) >> order << order
     }
@@ -440,7 +446,7 @@ impl Core {
     /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
     /// blocks may draw from at once.
     fn scatter_pages(&self, class: u32, order: u32, hints: Hints) -> u32 {
-        let begun = thread::grid_dim().min(self.stripe_mask(class) + 1);
+        let begun = thread::grid_dim().min(self.stripes_of(class).count);
         hints.installed.max(begun) << order
     }
 

@@ -4,14 +4,14 @@
 //! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). The others wait for a while, and then help
 //! themselves elsewhere (see [`crate::scavenge`]).
 
-use crate::heap::{Core, own_stripe};
+use crate::heap::Core;
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use simt::atomic::{Ordering, fence};
-use simt::{time, warp};
+use simt::{thread, time, warp};
 
 /// Looks at its stripe, which another refills, after which a group looks elsewhere: about a
 /// millisecond on a GPU, where a search while all others search takes as long.
@@ -147,8 +147,9 @@ impl Core {
         let glance = self.glance(before);
         let mut hints = self.hints(before.class(), stripe.look());
         let again = glance.ticket_again(before);
-        hints = hints.for_group_of(before, count, self.stripe_mask(before.class()) + 1);
+        hints = hints.for_group_of(before, count, self.stripes_of(before.class()).count);
         let has_outgrown = self.is_outgrown(before, glance, again, hints);
+        let as_before = hints;
         hints = hints.of_stripe(has_outgrown, glance.came_back());
         if again.left() > 0 && !hints.outgrown {
             return self.offer_again(stripe, before, again, reserved);
@@ -158,7 +159,7 @@ impl Core {
             if again.left() > 0 {
                 return self.offer_again(stripe, before, again, reserved);
             }
-            hints = hints.of_stripe(false, false);
+            hints = as_before;
             at_hand = self.take_at_hand(before, hints);
         }
         if let Some(slab) = at_hand.slab() {
@@ -191,7 +192,7 @@ impl Core {
         let (slots, density) = (self.plausible_slots(ticket_slab(ticket)), ticket.density());
         // Not `div_ceil`, which may panic.
         ticket.class() == class
-            && density <= MAX_DENSITY
+            && (density <= MAX_DENSITY || ticket.is_rewinding())
             && slots > 0
             && ticket.left() <= (((slots - 1) >> density) + 1).cast_signed()
     }
@@ -214,17 +215,17 @@ impl Core {
     #[inline(never)]
     fn adopt(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
         let class = before.class();
-        let mask = self.stripe_mask(class);
+        let stripes = self.stripes_of(class);
         let listed = self.listed(class);
         // Of the stripe's own word nothing is left.
-        for step in (0..=mask).step_by(AT_ONCE as usize) {
-            let from = own_stripe().wrapping_add(step);
+        for step in (0..stripes.count).step_by(AT_ONCE as usize) {
+            let from = stripes.after(stripes.of(thread::sm_id()), step);
             let words = self.look_at_stripes(class, from);
             let shown = which(words, |seen| seen.left() > 0);
             if shown == 0 {
                 continue;
             }
-            let other = self.stripe(class, from.wrapping_add(shown.trailing_zeros()) & mask);
+            let other = self.stripe(class, stripes.after(from, shown.trailing_zeros()));
             let seen = other.look();
             if seen.left() <= 0 || !self.is_sound(class, seen) {
                 continue;

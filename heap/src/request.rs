@@ -45,7 +45,7 @@ impl Heap {
         }
         match self.aligned_class(bytes, alignment, self.fast_limit) {
             Some(class) => {
-                let slot = Slot::aligned(class, alignment, self.largest_stripe_mask());
+                let slot = Slot::aligned(class, alignment, self.most_stripes());
                 self.malloc_slot(slot, bytes)
             }
             None => cold::malloc_rarer(self, self.mark, bytes, alignment, 0),

@@ -7,7 +7,7 @@
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
-//! before, so the slab may be without a block in it, and whoever looks for idle slabs must come again, as with any crosser.
+//! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
 //! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
 //! as soon as it is used up.
@@ -51,10 +51,10 @@ impl Core {
             return;
         }
         let state = self.slab_state(slab.page());
-        let Some(place) = state.keeper() else {
+        let Some(index) = self.keeper(slab) else {
             return;
         };
-        let stripe = self.stripe(slab.class(), place & self.stripe_mask(slab.class()));
+        let stripe = self.stripe(slab.class(), index);
         let seen = stripe.look();
         let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.

@@ -2,13 +2,13 @@
 
 use crate::counters::Failure;
 use crate::entry::Entry;
-use crate::heap::{Core, Mark, own_stripe};
+use crate::heap::{Core, Mark};
 use crate::misuse::Misuse;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
-use simt::time;
+use simt::{thread, time, warp};
 
 /// Nanoseconds between two looks while pages are on their way.
 const NAP: u32 = 200;
@@ -106,7 +106,7 @@ impl Core {
         if length > pages / STARTS {
             return 0;
         }
-        let place = (own_stripe().wrapping_mul(7) + simt::warp::lane_id()) % STARTS;
+        let place = (thread::sm_id().wrapping_mul(7) + warp::lane_id()) % STARTS;
         words / 2 + words / 2 * place / STARTS
     }
 

@@ -10,7 +10,7 @@
 
 use crate::class;
 use crate::counters::Failure;
-use crate::heap::{Core, own_stripe};
+use crate::heap::Core;
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::refill::ticket_slab;
@@ -19,6 +19,7 @@ use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use core::ops::Range;
 use simt::atomic::{Ordering, fence};
+use simt::thread;
 
 /// What one look at the places of a class gave: a ticket, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,15 +190,16 @@ impl Core {
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
         let mut result = Look::EXHAUSTED;
         let mut step = 0;
-        while step <= self.stripe_mask(class) {
-            let from = own_stripe().wrapping_add(step);
+        let stripes = self.stripes_of(class);
+        while step < stripes.count {
+            let from = stripes.after(stripes.of(thread::sm_id()), step);
             let seen = self.look_at_stripes(class, from);
             if which(seen, Ticket::has_slab) != 0 {
                 result = Look::UNSETTLED;
             }
             let mut drawable = which(seen, |seen| seen.has_slab() && seen.left() >= 0);
             while drawable != 0 {
-                let index = from.wrapping_add(drawable.trailing_zeros()) & self.stripe_mask(class);
+                let index = stripes.after(from, drawable.trailing_zeros());
                 let drawn = self.draw_from_stripe(class, self.stripe(class, index), count);
                 if drawn.left() > 0 {
                     return Look(drawn.0);
@@ -229,10 +231,11 @@ impl Core {
         let mut found = false;
         for class in 0..self.layout().class_count {
             let mut from = 0;
-            while from <= self.stripe_mask(class) {
+            let stripes = self.stripes_of(class);
+            while from < stripes.count {
                 let mut idle = self.idle_stripes(class, from);
                 while idle != 0 {
-                    let index = from + idle.trailing_zeros();
+                    let index = stripes.after(from, idle.trailing_zeros());
                     found |= self.reclaim(class, self.stripe(class, index));
                     idle &= idle - 1;
                 }
@@ -242,7 +245,7 @@ impl Core {
         found
     }
 
-    /// Bits of those of several stripes of a class from one on whose slabs seem to have no block in them.
+    /// Bits of those of several stripes of a class from one on whose slabs seem to have no block in them, or are being rewound.
     #[inline(always)]
     fn idle_stripes(&self, class: u32, from: u32) -> u32 {
         let seen = self.look_at_stripes(class, from);
@@ -254,7 +257,8 @@ impl Core {
             }
         });
         let idle = |(index, (seen, used)): (u32, (Ticket, u32))| {
-            u32::from(used == seen.left().max(0).cast_unsigned()) << index
+            let is_idle = used == seen.left().max(0).cast_unsigned();
+            u32::from(is_idle || seen.is_rewinding()) << index
         };
         (0..).zip(seen.into_iter().zip(uses)).map(idle).sum()
     }
@@ -266,8 +270,9 @@ impl Core {
             return false;
         }
         if seen.left() < 0 {
-            // Its crosser is about to let go of it, or to offer it again.
-            return self.looks_unused(seen.page());
+            // Its crosser is about to let go of it, or to offer it again. What is used of one that is rewound cannot be told
+            // from what was left.
+            return seen.is_rewinding() || self.looks_unused(seen.page());
         }
         let left = seen.left().cast_unsigned();
         if !self.looks_idle(seen.page(), left) {

@@ -77,13 +77,6 @@ impl SlabState {
         // Relaxed: publishing the stripe releases it.
         self.usage.fetch_add(units, Ordering::Relaxed);
     }
-
-    /// Which stripe of all keeps the slab, if one does; its lower bits say which of its class. A hint.
-    pub(crate) fn keeper(&self) -> Option<u32> {
-        // Relaxed: who acts on it compares the stripe's word.
-        let last = self.stripe.load(Ordering::Relaxed);
-        (last & KEPT != 0).then_some(last)
-    }
 }
 
 /// A slab: its first page (18 bits), order (4 bits) and class (8 bits), in one word so that it
@@ -225,6 +218,15 @@ impl Core {
         self.slab_state(page).stripe.store(last, Ordering::Relaxed);
     }
 
+    /// Which stripe of its class keeps a slab, if one does. A hint.
+    pub(crate) fn keeper(&self, slab: Slab) -> Option<u32> {
+        // Relaxed: who acts on it compares the stripe's word.
+        let last = self.slab_state(slab.page()).stripe.load(Ordering::Relaxed);
+        let stripes = self.layout().stripes;
+        let index = (last & !KEPT).wrapping_sub(slab.class() * stripes);
+        (last & KEPT != 0 && index < stripes).then_some(index)
+    }
+
     /// Gives `units` of an owned slab to a stripe, which is published next.
     pub(crate) fn install(&self, page: u32, units: u32) {
         // Relaxed: publishing the stripe releases it.
@@ -248,7 +250,7 @@ impl Core {
         let amount = INSTALLED - AWAY + left;
         // Relaxed, after the caller's fence: whose free comes after this and finds the last block gone acquires in
         // `change_state`, and knows that the slab's pages are announced; so does, by the fence after its search, who sees
-        // this and not yet that the stripe has no slab. What was done to blocks and bits is released by who did it.
+        // this and not yet that the stripe has no slab. What was done to blocks is released by who did it.
         let before = self.usage(slab.page()).fetch_sub(amount, Ordering::Relaxed);
         self.change_state(slab, true, before.wrapping_sub(amount) & USE);
     }

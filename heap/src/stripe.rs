@@ -48,14 +48,14 @@ impl Stripe {
         self.word.store(ticket.0, Ordering::Relaxed);
     }
 
-    /// Makes the caller the stripe's crosser, if its word is still `seen`, which must not have fewer than no units left; true if
-    /// it was.
+    /// Makes the caller the stripe's crosser, which rewinds its slab, if its word is still `seen`, which must not have fewer than no
+    /// units left; true if it was.
     pub fn take(&self, seen: Ticket) -> bool {
         // Acquire: pairs with `publish`. Nothing is released: the slab stays with the stripe.
         self.word
             .compare_exchange(
                 seen.0,
-                seen.with_left(-1).0,
+                seen.rewinding().0,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             )
@@ -73,6 +73,47 @@ impl Stripe {
     }
 }
 
+/// How many stripes a class has.
+#[derive(Clone, Copy)]
+pub(crate) struct Stripes {
+    pub(crate) count: u32,
+    /// The least number of the kind `2^n - 1` that all of them fit.
+    mask: u32,
+}
+
+impl Stripes {
+    /// `count` stripes, 1 at least.
+    pub fn new(count: u32) -> Self {
+        Self::within(count, 32 - (count - 1).leading_zeros())
+    }
+
+    /// The same, of at most `2^log2` and more than half as many.
+    #[inline(always)]
+    pub fn within(count: u32, log2: u32) -> Self {
+        Self {
+            count,
+            mask: 1_u32.wrapping_shl(log2).wrapping_sub(1),
+        }
+    }
+
+    /// Which of them a multiprocessor has: one of its own, if there are enough.
+    #[inline(always)]
+    pub fn of(self, multiprocessor: u32) -> u32 {
+        self.round(multiprocessor & self.mask)
+    }
+
+    /// The one that comes `ahead`, fewer than there are, after another, round all of them.
+    pub fn after(self, index: u32, ahead: u32) -> u32 {
+        self.round(index + ahead)
+    }
+
+    /// `index` of fewer than twice as many.
+    #[inline(always)]
+    fn round(self, index: u32) -> u32 {
+        index.min(index.wrapping_sub(self.count))
+    }
+}
+
 /// Stripes that a search looks at at once.
 pub(crate) const AT_ONCE: u32 = 4;
 
@@ -81,10 +122,10 @@ impl Core {
     /// the memory.
     #[inline(always)]
     pub(crate) fn look_at_stripes(&self, class: u32, from: u32) -> [Ticket; AT_ONCE as usize] {
-        let mask = self.stripe_mask(class);
+        let stripes = self.stripes_of(class);
         let look = |ahead| {
-            if ahead <= mask {
-                self.stripe(class, from.wrapping_add(ahead) & mask).look()
+            if ahead < stripes.count {
+                self.stripe(class, stripes.after(from, ahead)).look()
             } else {
                 Ticket::empty(class)
             }

@@ -5,7 +5,7 @@
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
-//! | 32–34 | density: a unit spans `2^density` slots |
+//! | 32–34 | density: a unit spans `2^density` slots; [`REWINDING`] while the slab is rewound |
 //! | 35–38 | generation, raised by each refill and each rewinding |
 //! | 39–63 | units left, signed |
 //!
@@ -25,6 +25,9 @@ const GENERATION_SHIFT: u32 = 35;
 const LEFT_SHIFT: u32 = 39;
 /// Units that a stripe under refill lacks, so that nobody can draw from it.
 const REFILLING_LEFT: i32 = -1;
+
+/// Density of a stripe whose slab is being rewound: more than any other.
+const REWINDING: u32 = 7;
 
 /// A stripe's word, or what one draw from it gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,18 @@ impl Ticket {
     #[must_use]
     pub const fn refilling(class: u32) -> Self {
         Self::new(class, NO_PAGE, 0, 0, REFILLING_LEFT)
+    }
+
+    /// The same slab, which the stripe's crosser rewinds.
+    #[must_use]
+    pub const fn rewinding(self) -> Self {
+        Self(self.with_left(REFILLING_LEFT).0 | (REWINDING as u64) << DENSITY_SHIFT)
+    }
+
+    /// Whether the slab is being rewound.
+    #[must_use]
+    pub const fn is_rewinding(self) -> bool {
+        self.has_slab() && self.left() < 0 && self.density() == REWINDING
     }
 
     /// The same word, of the generation after `before`'s.

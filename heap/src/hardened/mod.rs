@@ -1,7 +1,7 @@
 //! Modes that find what a plain heap cannot, for programs under suspicion. A heap has them from
 //! when it is made.
 //!
-//! The fast paths ask once whether a heap has any mode, in a word of the handle, and then come here, out of
+//! The fast paths see by a word of the handle that a heap has modes (of `malloc` it is the limit of what they serve), and then come here, out of
 //! line. Here the plain paths are called, out of line too: what they promise holds for slots and
 //! runs as ever, and metadata stay apart from user memory.
 //!

@@ -178,12 +178,12 @@ impl Check<'_> {
         let layout = &self.snapshot.layout;
         let mut installed = 0;
         for class in 0..layout.class_count {
-            let mask = layout.stripe_mask(class);
+            let used = layout.stripe_count(class);
             for index in 0..layout.stripes {
                 let ticket = self.snapshot.stripe(class, index);
                 let place = Place::Stripe { class, index };
                 let empty = Ticket::empty(class);
-                if index > mask {
+                if index >= used {
                     self.expect(Rule::StripeEmpty, place, empty.0, ticket.0);
                 } else if ticket.has_slab() {
                     installed += 1;

@@ -123,7 +123,7 @@ impl Snapshot {
             && base.checked_add(layout.capacity).is_some();
         // The head is constant: it must be what the allocator writes for such a heap.
         let expected = Core::new(layout, origin, base, flags)
-            .with_attempts_log2(head.heap().attempts_log2())
+            .with_attempts_log2(head.attempts_log2())
             .of_generation(mark.generation())
             .with_quarantine_of(&head);
         let expected = match growth.mailbox {

@@ -237,7 +237,7 @@ impl Meaning<'_> {
         let elements = Kind::Stripes.elements(self.layout);
         for index in 0..elements.count {
             let class = u32::try_from(index / stripes).expect("a class");
-            if index % stripes > u64::from(self.layout.stripe_mask(class)) {
+            if index % stripes >= u64::from(self.layout.stripe_count(class)) {
                 continue;
             }
             let offset = elements.start + index * elements.stride;
