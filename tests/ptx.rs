@@ -367,13 +367,13 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 }
 
 /// What calls of `malloc` and `free` come to in a function: collectives by their opcodes' beginnings,
-/// for one `malloc` and for one `free`, from `sm_80` on.
+/// for one `malloc`, which has code of its own for whole warps that want the same, and for one `free`, from `sm_80` on.
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
-    ("shfl.sync.", 4, 4),
-    ("vote.sync.", 2, 4),
-    ("bar.warp.sync", 2, 4),
+    ("shfl.sync.", 6, 4),
+    ("vote.sync.", 3, 4),
+    ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 4),
 ];
 

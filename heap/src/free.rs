@@ -109,7 +109,7 @@ impl Heap {
                 taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Relaxed);
             }
             if taken != 0 {
-                let (before, after) = self.release_after_fence(head, entry, taken.count_ones());
+                let (before, after) = self.release(head, entry, taken.count_ones());
                 if is_turn(before, after, || entry.slots(u32::from(self.page_shift))) {
                     cold::look_after(
                         self,

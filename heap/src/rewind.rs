@@ -18,9 +18,16 @@ use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 
 /// Slots of the smallest slab that is rewound: smaller ones would be rewound after every few blocks, which costs more than it spares.
-const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 8 } else { 1 << 12 };
+/// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
+const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
+    16
+} else {
+    1 << 12
+};
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
 const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+/// Less than this part of a slab lives when it is rewound; under exploration nothing.
+const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
 
@@ -81,7 +88,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
     let free = slots.saturating_sub(used);
     let units = seen.left().cast_unsigned() + free;
     let few = if slots < LASTING_SLOTS {
-        slots / 8
+        slots / FEW_SHARE
     } else {
         slots / 4
     };

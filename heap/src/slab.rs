@@ -121,19 +121,12 @@ impl Heap {
         &self.slab_state(page).usage
     }
 
-    /// Gives back `count` units of a slab.
-    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) {
-        // Release: what this thread did to the bitmap is visible to whoever lowers the use to zero.
-        fence(Ordering::Release);
-        self.release_after_fence(head, entry, count);
-    }
-
-    /// Gives back `count` slots of a slab whose bits the caller cleared by a change that came after a fence that releases, and that
-    /// gave it the count. The slab's word before and after.
+    /// Gives back `count` units of a slab, or slots, whose bits the caller cleared: after a fence that releases, by a change that gave
+    /// it the count. The slab's word before and after.
     #[inline(always)]
-    pub(crate) fn release_after_fence(&self, head: u32, entry: Entry, count: u32) -> (u32, u32) {
-        // Relaxed, after the fence, which makes what was done to the block visible to whoever lowers the use to zero, and
-        // acquires in `change_state`. The bits are cleared before, for the count depends on it.
+    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) -> (u32, u32) {
+        // Relaxed: the fence makes what was done to the blocks visible to whoever lowers the use to zero, and acquires in
+        // `change_state`; units have none. The bits are as the count says before, for it depends on them.
         let before = self.usage(head).fetch_sub(count, Ordering::Relaxed);
         // Below zero only in a damaged heap.
         let after = before.wrapping_sub(count);

@@ -33,6 +33,9 @@ const SLOT: u64 = 128;
 /// Page size of the smallest heap, which has 16 of them.
 const PAGE: u64 = 1024;
 const SLOTS: u64 = PAGE / SLOT;
+/// Slots of which a slab has enough to be rewound. Contents are told apart by as many bytes.
+const HALF: u64 = SLOT / 2;
+const HALVES: u64 = PAGE / HALF;
 
 /// Explores a model with at most `preemptions` preemptions.
 fn explore<Model: Fn() + Send + Sync + 'static>(preemptions: usize, model: Model) {
@@ -55,7 +58,7 @@ fn explore<Model: Fn() + Send + Sync + 'static>(preemptions: usize, model: Model
     eprintln!("{name}: {executions} executions in {took:.2?}");
 }
 
-/// The smallest heap, and a cell for the content of each slot of the first pages.
+/// The smallest heap, and a cell for the content of each half of a slot of the first pages.
 struct Ground {
     host: HostHeap,
     content: Vec<UnsafeCell<u64>>,
@@ -87,7 +90,7 @@ impl Ground {
     }
 
     fn of(host: HostHeap, watched_pages: u64) -> Self {
-        let content = (0..watched_pages * SLOTS).map(|_| UnsafeCell::new(0));
+        let content = (0..watched_pages * HALVES).map(|_| UnsafeCell::new(0));
         let content = content.collect();
         Self { host, content }
     }
@@ -108,7 +111,7 @@ impl Ground {
 
     /// A block of which there must be one, whose content is then used.
     fn write(&self, address: u64) {
-        let index = usize::try_from((address - self.heap().base()) / SLOT).expect("small");
+        let index = usize::try_from((address - self.heap().base()) / HALF).expect("small");
         if let Some(cell) = self.content.get(index) {
             // SAFETY: loom checks that nobody else uses the content.
             cell.with_mut(|content| unsafe { *content += 1 });
@@ -122,8 +125,8 @@ impl Ground {
 
     /// Uses all that is in a block of pages.
     fn write_pages(&self, address: u64, bytes: u64) {
-        for slot in 0..bytes / SLOT {
-            self.write(address + slot * SLOT);
+        for part in 0..bytes / HALF {
+            self.write(address + part * HALF);
         }
     }
 
@@ -1194,7 +1197,7 @@ fn a_slab_offered_again_passes_the_content() {
 /// A heap of whose stripe's slab nothing is left to draw and only the lowest slot is in use, whose free rewinds the slab; and the
 /// block of that slot. All other pages but `pages` are taken.
 fn about_to_be_rewound(ground: &Ground, pages: u64) -> (u64, Vec<u64>) {
-    let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    let mut blocks: Vec<_> = (0..HALVES).map(|_| ground.obtain(HALF)).collect();
     let last = blocks.pop().expect("slots are drawn from the highest on");
     let rest = ground.obtain(MIN_CAPACITY - (1 + pages) * PAGE);
     for block in blocks {
@@ -1210,7 +1213,7 @@ fn a_slab_rewound_passes_the_content() {
         let (last, mut blocks) = about_to_be_rewound(&ground, 1);
         let other = spawn(&ground, move |ground| ground.spend(last));
         for _ in 0..2 {
-            let mine = ground.obtain(SLOT);
+            let mine = ground.obtain(HALF);
             ground.write(mine);
             blocks.push(mine);
         }
@@ -1228,10 +1231,10 @@ fn a_slab_that_is_rewound_is_not_missed() {
         let (last, mut blocks) = about_to_be_rewound(&ground, 0);
         let other = spawn_on(0, &ground, move |ground| {
             ground.spend(last);
-            ground.obtain(SLOT)
+            ground.obtain(HALF)
         });
         set_sm_id(1);
-        blocks.push(ground.obtain(SLOT));
+        blocks.push(ground.obtain(HALF));
         blocks.push(other.join().expect("no panic"));
         finish(&ground, blocks);
     });
@@ -1245,12 +1248,12 @@ fn a_slab_is_rewound_and_drawn_from_again_while_another_draws() {
         let (last, mut blocks) = about_to_be_rewound(&ground, 1);
         let other = spawn(&ground, move |ground| {
             ground.spend(last);
-            let again: Vec<_> = (0..SLOTS - 1).map(|_| ground.obtain(SLOT)).collect();
+            let again: Vec<_> = (0..HALVES - 1).map(|_| ground.obtain(HALF)).collect();
             for block in again {
                 ground.spend(block);
             }
         });
-        let mine = ground.obtain(SLOT);
+        let mine = ground.obtain(HALF);
         ground.write(mine);
         other.join().expect("no panic");
         blocks.push(mine);

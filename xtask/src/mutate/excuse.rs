@@ -54,7 +54,7 @@ const EXCUSES: [Excuse; 8] = [
         file: "heap/src/stripe.rs",
         function: "take",
         to: &[Ordering::Relaxed],
-        reason: "in slabs of 8 slots a use that is too low makes more units than slots, which is seen",
+        reason: "in slabs of 16 slots a use that is too low makes more units than slots, which is seen",
     },
     Excuse {
         file: "heap/src/growth.rs",
