@@ -298,7 +298,9 @@ impl Layout {
             let slots_log2 = class::slot_log2(octave * class::OCTAVE) + WISHED_SLOTS.ilog2();
             let fitting = budget_log2.saturating_sub(slots_log2.max(self.page_shift));
             // The last field can say 0 alone.
-            let log2 = if fitting < self.stripes.ilog2() || self.stripes == 1 {
+            let log2 = if self.stripes == 1 {
+                0
+            } else if fitting < self.stripes.ilog2() {
                 fitting
             } else {
                 StripeTable::ALL
@@ -352,6 +354,11 @@ mod tests {
             );
             assert!(layout.stripes <= MAX_STRIPES);
             assert_eq!(Layout::new(capacity, layout.stripes), Ok(layout));
+            for stripes in [1, 2, 3, 64, 100, 255] {
+                let layout = Layout::new(capacity, stripes).expect("in bounds");
+                assert!((1..=stripes).contains(&layout.stripes));
+                assert_eq!(Layout::new(capacity, layout.stripes), Ok(layout));
+            }
             for class in 0..layout.class_count {
                 let info = layout.class_info(class);
                 assert!(info.least_order <= info.usual_order);
