@@ -5,7 +5,7 @@
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
-//! | 32–34 | density: a unit spans `2^density` slots; [`REWINDING`] while the slab is rewound |
+//! | 32–34 | density: a unit spans `2^density` slots; 7 while the slab is rewound |
 //! | 35–38 | generation, raised by each refill and each rewinding |
 //! | 39–63 | units left, signed |
 //!
