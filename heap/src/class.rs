@@ -110,6 +110,7 @@ mod tests {
         for bytes in 1..=1 << 18 {
             let class = class_of(bytes);
             assert!(slot_bytes(class) >= bytes, "{bytes}");
+            assert_eq!(slot_bytes_for(bytes), slot_bytes(class), "{bytes}");
             assert!(class == 0 || slot_bytes(class - 1) < bytes, "{bytes}");
         }
     }

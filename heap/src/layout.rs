@@ -51,7 +51,7 @@ const STRIPES_SHARE: u64 = 4;
 pub struct StripeTable(u64);
 
 impl StripeTable {
-    /// Stands for all stripes. Fewer are at most half of [`MAX_STRIPES`], rounded up to a power of two.
+    /// Stands for all stripes. Where there are fewer, there are 64 at most.
     const ALL: u32 = 7;
 
     /// Stripes of a class in use, of `all` that some classes use.

@@ -140,3 +140,29 @@ pub(crate) fn which(words: [Ticket; AT_ONCE as usize], is_true: impl Fn(Ticket) 
     let bit = |(index, word): (u32, Ticket)| u32::from(is_true(word)) << index;
     (0..).zip(words).map(bit).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_multiprocessor_has_a_stripe_of_its_own_if_there_are_enough() {
+        for count in 1..=255 {
+            let stripes = Stripes::new(count);
+            assert!((0..count).all(|number| stripes.of(number) == number));
+            assert!((count..1000).all(|number| stripes.of(number) < count));
+        }
+    }
+
+    #[test]
+    fn a_round_comes_to_every_stripe() {
+        for count in [1, 2, 3, 4, 100, 128, 132, 255] {
+            let stripes = Stripes::new(count);
+            for from in 0..count {
+                let mut round: Vec<_> = (0..count).map(|step| stripes.after(from, step)).collect();
+                round.sort_unstable();
+                assert!(round.into_iter().eq(0..count), "{count} from {from}");
+            }
+        }
+    }
+}
