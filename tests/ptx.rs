@@ -367,24 +367,23 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 }
 
 /// What calls of `malloc` and `free` come to in a function: collectives by their opcodes' beginnings,
-/// for one `malloc`, which has code of its own for whole warps that want the same, and for one `free`, from `sm_80` on.
+/// for one `malloc` and one `free`, which have code of their own for whole warps that want the same or whose blocks are in one word, from `sm_80` on.
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
     ("shfl.sync.", 6, 4),
-    ("vote.sync.", 3, 4),
-    ("bar.warp.sync", 3, 4),
+    ("vote.sync.", 2, 2),
+    ("bar.warp.sync", 3, 5),
     ("redux.sync.or.", 0, 4),
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
-/// together (whole warps, and parts of one) and what repeats it (these, and single lanes), and what refuses blocks.
-const OUT_OF_LINE: [[usize; 6]; 5] = [
+/// together (whole warps, and parts of one) and what repeats it (these, and single lanes).
+const OUT_OF_LINE: [[usize; 6]; 4] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 8, 4, 4, 0],
     [1, 2, 9, 5, 5, 0],
-    [0, 1, 1, 0, 0, 0],
 ];
 
 /// The functions and kernels of a module, from one's head to the next one's.

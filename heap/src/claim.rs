@@ -108,7 +108,7 @@ impl Core {
         if !self.is_plausible(ticket_slab(ticket)) {
             return;
         }
-        self.release(
+        self.release_units(
             ticket.page(),
             Entry::slab(ticket.class(), ticket.order()),
             count,

@@ -101,6 +101,16 @@ pub const fn divide(number: u32, reciprocal: u32) -> u32 {
     ((number as u64 * reciprocal as u64) >> 32) as u32
 }
 
+/// [`divide`], and whether nothing remains: what the product has below the quotient is the remainder over the multiplier, rounded
+/// up by less than one over the multiplier (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+#[inline(always)]
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+pub const fn divide_exactly(number: u32, reciprocal: u32) -> (u32, bool) {
+    let product = number as u64 * reciprocal as u64;
+    ((product >> 32) as u32, (product as u32) < reciprocal)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +149,8 @@ mod tests {
             let reciprocal = reciprocal(multiplier);
             for number in (0..1 << 16).chain((1 << 28) - 1000..1 << 28) {
                 assert_eq!(divide(number, reciprocal), number / multiplier);
+                let exact = (number / multiplier, number.is_multiple_of(multiplier));
+                assert_eq!(divide_exactly(number, reciprocal), exact);
             }
         }
     }

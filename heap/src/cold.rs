@@ -26,10 +26,11 @@ cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ti
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(look_after: look_after(slab: Slab, used: u32));
-cold!(free_other: free_other(mark: Mark, page: u32, entry: Entry, address: u64));
+cold!(free_rarer: free_rarer(mark: Mark, address: u64));
+cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));
+cold!(free_alone: free_alone(address: u64));
 cold!(hardened_malloc: hardened_malloc(mark: Mark, bytes: u64, alignment: u64, site: u32, zero: bool) -> *mut u8);
-cold!(hardened_free: hardened_free(address: u64, mark: Mark));
 cold!(hardened_realloc: hardened_realloc(address: u64, bytes: u64, mark: Mark) -> *mut u8);
 cold!(hardened_usable_size: hardened_usable_size(mark: Mark, address: u64) -> u64);
 cold!(refuse: refuse(mark: Mark, address: u64));
-cold!(refuse_among: refuse_among(lanes: u32, group: u32, taken: u32, page: u32, entry: Entry, address: u64));
+cold!(free_some: free_some(head: u32, entry: Entry, taken: u32, bits: u32, bit: u32, address: u64));

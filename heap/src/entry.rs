@@ -2,14 +2,15 @@
 //!
 //! | bits | slab | run |
 //! |---|---|---|
-//! | 0–1 | kind 1 | kind 2 |
-//! | 2–9 | class | – |
-//! | 10–13 | order: the slab has `2^order` pages, aligned | – |
-//! | 14–18 | multiplier of the slot size | – |
-//! | 19–23 | shift of the slot size | – |
-//! | 24–31 | generation of the heap | generation of the heap |
-//! | 32–63 | reciprocal of the multiplier | pages of the run |
+//! | 0–3 | order: the slab has `2^order` pages, aligned | – |
+//! | 4–5 | kind 1 | kind 2 |
+//! | 6–13 | class | – |
+//! | 14–21 | generation of the heap | generation of the heap |
+//! | 22–26 | – | – |
+//! | 27–31 | shift of the slot size, see [`class::parts`] | – |
+//! | 32–63 | reciprocal of its multiplier | pages of the run |
 //!
+//! Order and shift lie at the ends, where one instruction gets them.
 //! Kind 0 is a page that is free or lies inside a run. All pages of a slab carry the slab's word;
 //! of a run only the first page does. The generation is the one that the heap had when the entry was
 //! made, so that `free` sees in one comparison that a page is in a slab and its own handle of today.
@@ -37,8 +38,14 @@ pub enum Kind {
     reason = "fields are masked to their widths"
 )]
 impl Entry {
+    const KIND_SHIFT: u32 = 4;
+    /// The bits of the kind.
+    pub(crate) const KIND: u32 = 3 << Self::KIND_SHIFT;
     /// Kind of a page of a slab, as it stands in an entry.
-    pub(crate) const SLAB: u32 = 1;
+    pub(crate) const SLAB: u32 = 1 << Self::KIND_SHIFT;
+    const RUN: u32 = 2 << Self::KIND_SHIFT;
+    const CLASS_SHIFT: u32 = 6;
+    const SLOT_SHIFT: u32 = 27;
     /// A page without use.
     pub const BLANK: Self = Self(0);
 
@@ -46,14 +53,14 @@ impl Entry {
     #[must_use]
     pub const fn slab(class: u32, order: u32) -> Self {
         let (multiplier, shift) = class::parts(class);
-        let fields = Self::SLAB | class << 2 | order << 10 | multiplier << 14 | shift << 19;
+        let fields = order | Self::SLAB | class << Self::CLASS_SHIFT | shift << Self::SLOT_SHIFT;
         Self((class::reciprocal(multiplier) as u64) << 32 | fields as u64)
     }
 
     /// The first of `pages` pages.
     #[must_use]
     pub const fn run(pages: u32) -> Self {
-        Self((pages as u64) << 32 | 2)
+        Self((pages as u64) << 32 | Self::RUN as u64)
     }
 
     /// The same use, in the generation of a mark.
@@ -74,9 +81,9 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn kind(self) -> Kind {
-        match self.0 & 3 {
-            1 => Kind::Slab,
-            2 => Kind::Run,
+        match self.0 as u32 & Self::KIND {
+            Self::SLAB => Kind::Slab,
+            Self::RUN => Kind::Run,
             _ => Kind::Blank,
         }
     }
@@ -96,31 +103,24 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn class(self) -> u32 {
-        self.0 as u32 >> 2 & 0xff
+        self.0 as u32 >> Self::CLASS_SHIFT & 0xff
     }
 
     /// Binary logarithm of the slab's pages.
     #[inline(always)]
     #[must_use]
     pub const fn order(self) -> u32 {
-        self.0 as u32 >> 10 & 15
-    }
-
-    /// Multiplier of the slot size.
-    #[inline(always)]
-    #[must_use]
-    pub const fn multiplier(self) -> u32 {
-        self.0 as u32 >> 14 & 31
+        self.0 as u32 & 15
     }
 
     /// Shift of the slot size.
     #[inline(always)]
     #[must_use]
     pub const fn shift(self) -> u32 {
-        self.0 as u32 >> 19 & 31
+        self.0 as u32 >> Self::SLOT_SHIFT
     }
 
-    /// Reciprocal of the multiplier.
+    /// Reciprocal of the slot size's multiplier.
     #[inline(always)]
     #[must_use]
     pub const fn reciprocal(self) -> u32 {
@@ -162,9 +162,8 @@ impl Entry {
     #[must_use]
     pub const fn slot_at(self, offset: u32) -> Option<u32> {
         let number = offset >> self.shift();
-        let slot = class::divide(number, self.reciprocal());
-        // A damaged entry's product may overflow.
-        if slot.wrapping_mul(self.multiplier()) << self.shift() == offset {
+        let (slot, is_multiple) = class::divide_exactly(number, self.reciprocal());
+        if is_multiple && number << self.shift() == offset {
             Some(slot)
         } else {
             None
@@ -186,10 +185,6 @@ mod tests {
                 assert_eq!(
                     (entry.kind(), entry.class(), entry.order()),
                     (Kind::Slab, class, order)
-                );
-                assert_eq!(
-                    entry.multiplier() << entry.shift(),
-                    class::slot_bytes(class)
                 );
                 for page_shift in 10..25 {
                     let bytes = 1_u64 << (page_shift + order);

@@ -6,12 +6,23 @@
 
 use crate::cold;
 use crate::entry::Entry;
-use crate::heap::Heap;
-use crate::rewind::is_turn;
-use crate::slab::{Slab, USE};
+use crate::heap::{Core, Heap, Mark};
 use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
+
+/// A slot that is to be freed.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// First page of its slab.
+    head: u32,
+    entry: Entry,
+    /// Its word of the bitmap.
+    index: u32,
+    /// Its bit there.
+    bit: u32,
+    address: u64,
+}
 
 impl Heap {
     /// Frees a block that this heap's `malloc` or its like gave; NULL is nothing to free. A
@@ -24,34 +35,57 @@ impl Heap {
     /// synchronisation (release and acquire, or a new launch), as with any `free`.
     #[inline(always)]
     pub unsafe fn free(&self, pointer: *mut u8) {
-        if pointer.is_null() {
-            return;
-        }
         let address = pointer as u64;
-        if self.flags != 0 {
-            cold::hardened_free(self, address, self.mark);
-            return;
+        if !self.free_slot::<false>(self.mark, address) {
+            cold::free_rarer(self, self.mark, address);
         }
-        // SAFETY: as the caller promises.
-        unsafe { self.plain_free(address) };
     }
 
-    /// `free` of a heap without modes.
+    /// `free` without regard to modes.
     ///
     /// # Safety
     ///
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub(crate) unsafe fn plain_free(&self, address: u64) {
-        let Some((page, entry)) = self.look_up(address) else {
-            cold::refuse(self, self.mark, address);
-            return;
-        };
-        if entry.is_slab_of(self.mark) {
-            self.free_slot(page, entry, address);
-        } else {
-            cold::free_other(self, self.mark, page, entry, address);
+        if !self.free_slot::<false>(self.mark.opened(), address) {
+            cold::free_no_slot(self, self.mark, address);
         }
+    }
+
+    /// Frees the slot that begins at an address, in a slab whose pages have a mark, together with other lanes or `ALONE`; false if there is
+    /// none.
+    #[inline(always)]
+    fn free_slot<const ALONE: bool>(&self, mark: Mark, address: u64) -> bool {
+        // NULL lies outside of every heap.
+        let Some((page, entry)) = self.look_up(address) else {
+            return false;
+        };
+        if !entry.is_slab_of(mark) {
+            return false;
+        }
+        let head = entry.head(page);
+        let Some(number) = entry.slot_at(self.offset_in_slab(head, address)) else {
+            return false;
+        };
+        let index = self.slot_word_index(head, number);
+        // Beyond the last word only if the entry is damaged.
+        if !self.has_slot_word(index) {
+            return false;
+        }
+        let slot = Slot {
+            head,
+            entry,
+            index,
+            bit: 1 << (number & 31),
+            address,
+        };
+        if ALONE {
+            self.free_bits(slot, 1, slot.bit);
+        } else {
+            with_active_lanes!(lanes => self.free_together(lanes, slot));
+        }
+        true
     }
 
     /// Page and entry of an address, if it lies in the heap.
@@ -78,53 +112,71 @@ impl Heap {
         (address - self.page_address(head)) as u32
     }
 
-    #[inline(always)]
-    fn free_slot(&self, page: u32, entry: Entry, address: u64) {
-        with_active_lanes!(lanes => self.free_together(lanes, page, entry, address));
-    }
-
     /// Frees the slots of the lanes that came together: one lane clears the bits of each word.
     #[inline(always)]
-    fn free_together(&self, lanes: impl Lanes, page: u32, entry: Entry, address: u64) {
-        let head = entry.head(page);
-        let slot = entry.slot_at(self.offset_in_slab(head, address));
-        let index = self.slot_word_index(head, slot.unwrap_or(0));
-        let bit = slot.map_or(0, |slot| 1 << (slot & 31));
-
+    fn free_together(&self, lanes: impl Lanes, slot: Slot) {
         // The word's address: lanes may free into several heaps at once.
-        let key = self.slot_words.pointer(index) as u64;
+        let key = self.slot_words.pointer(slot.index) as u64;
         let group = lanes.match_any_u64(key);
         let leads = group & warp::lanes_below() == 0;
-        let bits = or_in_groups(lanes, group, leads, key, bit);
-        // What the lanes did to their blocks comes before the leader's release.
-        lanes.sync();
-        let mut taken = 0;
-        let mut doubtful = false;
-        if leads {
-            // Beyond the last word only if the entry is damaged.
-            if self.has_slot_word(index) {
-                // Release, for this change and that of the use: pairs with the acquire of `malloc` that sets the bit again.
-                fence(Ordering::Release);
-                // Relaxed, after the fence.
-                taken = bits & self.slot_word(index).fetch_and(!bits, Ordering::Relaxed);
-            }
-            if taken != 0 {
-                let (before, after) = self.release(head, entry, taken.count_ones());
-                if is_turn(before, after, || entry.slots(u32::from(self.page_shift))) {
-                    cold::look_after(
-                        self,
-                        Slab::new(head, entry.class(), entry.order()),
-                        after & USE,
-                    );
-                }
-            }
-            // Lanes with the same block, with one that is free already, or with no block at all.
-            doubtful = group.count_ones() != taken.count_ones();
+        if lanes.is_whole_warp(group) {
+            // The same with constants.
+            let bits = lanes.reduce_or(slot.bit);
+            lanes.sync();
+            self.free_group(slot, leads, u32::BITS, bits);
+        } else {
+            let bits = or_in_groups(lanes, group, leads, key, slot.bit);
+            // What the lanes did to their blocks comes before the leader's release.
+            lanes.sync();
+            self.free_group(slot, leads, group.count_ones(), bits);
         }
-        // The collective that follows costs lanes that are together a tenth of what it costs those that are not.
+        // No lane goes on before its block was given back: what it asks for next it may need that block for.
         lanes.sync();
-        if lanes.ballot(doubtful) != 0 {
-            cold::refuse_among(self, lanes.mask(), group, taken, page, entry, address);
+    }
+
+    /// Frees the slots of the caller's group: those of `count` lanes, whose bits in one word together are `bits`. The lane that leads does it for
+    /// all.
+    #[inline(always)]
+    fn free_group(&self, slot: Slot, leads: bool, count: u32, bits: u32) {
+        if bits.count_ones() != count {
+            // Several lanes have the same block.
+            return cold::free_alone(self, slot.address);
+        }
+        if leads {
+            self.free_bits(slot, count, bits);
+        }
+    }
+
+    /// Frees `count` slots in the word of `slot`, whose bits there are `bits`.
+    #[inline(always)]
+    fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
+        // Release, for this change and that of the use: pairs with the acquire of `malloc` that sets the bit again.
+        fence(Ordering::Release);
+        // Relaxed, after the fence.
+        let before = self
+            .slot_word(slot.index)
+            .fetch_and(!bits, Ordering::Relaxed);
+        if before & bits != bits {
+            let Slot {
+                head,
+                entry,
+                bit,
+                address,
+                ..
+            } = slot;
+            return cold::free_some(self, head, entry, before & bits, bits, bit, address);
+        }
+        self.release_slots(slot.head, slot.entry, count);
+    }
+}
+
+impl Core {
+    /// [`plain_free`](Heap::plain_free) for the calling lane alone.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_alone(&self, address: u64) {
+        if !self.free_slot::<true>(self.mark.opened(), address) {
+            self.refuse(self.mark, address);
         }
     }
 }

@@ -35,27 +35,39 @@ pub const COUNT_BYTES: u32 = 1;
 ///
 /// The generation counts the heap's resets modulo 256. A handle has the mark of its time, so that one
 /// comparison with it tells `free` both that a page is in a slab and that the handle is no older
-/// than the last reset.
+/// than the last reset. In a heap with flags the mark is *closed*: the allocator writes no entry that has it, so the fast
+/// path frees nothing.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Mark(pub(crate) u32);
 
 impl Mark {
-    const GENERATION_SHIFT: u32 = 24;
+    const GENERATION_SHIFT: u32 = 14;
     pub(crate) const GENERATION: u32 = 0xff << Self::GENERATION_SHIFT;
     /// The bits of an entry that are compared: its kind and its generation.
-    pub const FIELDS: u32 = Self::GENERATION | 3;
+    pub const FIELDS: u32 = Self::GENERATION | Entry::KIND;
 
     /// The mark of a generation, of which the low 8 bits are kept.
     #[must_use]
     pub const fn of_generation(generation: u32) -> Self {
-        Self(generation << Self::GENERATION_SHIFT | Entry::SLAB)
+        Self(generation << Self::GENERATION_SHIFT & Self::GENERATION | Entry::SLAB)
+    }
+
+    /// The same, in a heap with flags.
+    const fn closed(self) -> Self {
+        Self(self.0 | Entry::KIND)
+    }
+
+    /// The same as if the heap had no flags.
+    #[inline(always)]
+    pub(crate) const fn opened(self) -> Self {
+        Self(self.generation_bits() | Entry::SLAB)
     }
 
     /// The generation, modulo 256.
     #[must_use]
     pub const fn generation(self) -> u32 {
-        self.0 >> Self::GENERATION_SHIFT
+        self.generation_bits() >> Self::GENERATION_SHIFT
     }
 
     /// The generation where it stands in an entry.
@@ -189,7 +201,7 @@ impl Core {
                 most_stripes: byte(layout.stripes),
                 most_stripes_log2: byte(layout.stripes.next_power_of_two().ilog2()),
                 class_count: byte(layout.class_count),
-                mark: Mark::of_generation(0),
+                mark: mark_of(0, flags),
                 flags,
             },
             magic: MAGIC,
@@ -227,7 +239,7 @@ impl Core {
     /// The same head, of a heap that was reset `generation` times, modulo 256.
     #[must_use]
     pub fn of_generation(mut self, generation: u32) -> Self {
-        self.heap.mark = Mark::of_generation(generation);
+        self.heap.mark = mark_of(generation, self.heap.flags);
         self
     }
 
@@ -349,6 +361,12 @@ impl Deref for Core {
     fn deref(&self) -> &Heap {
         &self.heap
     }
+}
+
+/// The mark of a generation of a heap with `flags`.
+const fn mark_of(generation: u32, flags: u32) -> Mark {
+    let mark = Mark::of_generation(generation);
+    if flags == 0 { mark } else { mark.closed() }
 }
 
 /// A logarithm or flags as a byte.

@@ -27,6 +27,11 @@ use simt::{warp, with_active_lanes};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wish(pub u32);
 
+const _: () = assert!(
+    Mark::GENERATION.trailing_zeros() >= 13,
+    "a wish has a generation beside its own 13 bits"
+);
+
 impl Wish {
     #[inline(always)]
     pub fn new(class: u32, alignment: u64) -> Self {
@@ -164,7 +169,13 @@ impl Heap {
         // tenth of what they cost those that are not.
         lanes.sync();
         let row = lanes.shuffle_u64(row, warp::lowest(group));
-        if lanes.ballot(row == 0) == 0 {
+        // A whole warp has one row.
+        let all_have_rows = if lanes.is_whole_warp(group) {
+            row != 0
+        } else {
+            lanes.ballot(row == 0) == 0
+        };
+        if all_have_rows {
             let rank = u64::from(below.count_ones());
             return (row + rank * u64::from(slot_bytes)) as *mut u8;
         }
@@ -209,6 +220,10 @@ impl Heap {
         let row = whole_row(drawn);
         let index = self.slot_word_index(page, first);
         let shift = first & 31;
+        if row == u32::MAX && shift == 0 {
+            // The same with constants, of a whole word.
+            return !self.slot_word(index).fetch_or(row, Ordering::Acquire);
+        }
         let low = row << shift;
         // Acquire: pairs with the release of `free` that cleared the bit, so what was done to the
         // block before is seen.

@@ -9,8 +9,9 @@
 //! A call whose pointer is of one kind for as long as the call takes is counted once, as that kind,
 //! and changes nothing else. Where others change what the pointer is meanwhile:
 //!
-//! - Two free the same block, and its slab is given up: one of them frees it, the other is refused,
-//!   as [`NotAllocated`](Misuse::NotAllocated) or [`Retired`](Misuse::Retired).
+//! - Two free the same block, be they lanes of one warp, and its slab is given up: one of them frees it, the other is refused,
+//!   as [`NotAllocated`](Misuse::NotAllocated) or [`Retired`](Misuse::Retired), or as what the pointer is if its pages are used for something
+//!   else by then.
 //! - And the slot is handed out again, to anyone who asks for its class: as above, or the second
 //!   call frees the new block. A pointer does not tell which of several successive blocks it was
 //!   given for; a quarantine makes it unlikely that the slot is handed out by then.
@@ -22,12 +23,13 @@
 //!
 //! The first two are explored in `heap/tests/protocols.rs` (`double_free_…`).
 
+use crate::class;
 use crate::entry::{Entry, Kind};
 use crate::hardened::Hardening;
 use crate::heap::{Core, Mark};
 use crate::page_set::WORD_PAGES;
 use simt::atomic::Ordering;
-use simt::{thread, warp};
+use simt::thread;
 
 /// How the allocator was misused.
 #[repr(u32)]
@@ -140,39 +142,60 @@ impl Core {
         self.report_misuse(self.misuse_of(mark, address), address);
     }
 
-    /// Counts those pointers into slabs that were no blocks: of the lanes of a mask, which call together, after some of
-    /// their frees had less effect than they should. Of `group`, whose blocks are in one word with the caller's, the lowest lane
-    /// cleared the bits `taken`; `entry` is that of `page`.
+    /// The rest of a free of the slots `bits` of a word of the bitmap, of which only `taken` were handed out: counts the others, before it gives
+    /// back what keeps the slab. The slot at
+    /// `address`, in the slab of `entry` that begins at page `head`, has the bit `bit` of the same word. (The addresses are those of the slots.
+    /// Lanes whose entries were not the same, because one is damaged or the slab changed, may have passed others.)
     #[cold]
     #[inline(never)]
-    pub(crate) fn refuse_among(
+    pub(crate) fn free_some(
         &self,
-        lanes: u32,
-        group: u32,
-        taken: u32,
-        page: u32,
+        head: u32,
         entry: Entry,
+        taken: u32,
+        bits: u32,
+        bit: u32,
         address: u64,
     ) {
-        let taken = warp::shuffle(lanes, taken, warp::lowest(group));
-        // Of lanes with the same pointer the first freed it. A pointer into the middle of a block has no bit.
-        let first = warp::lowest(warp::match_any_u64(lanes, address)) == warp::lane_id();
-        let slot = entry.slot_at(self.offset_in_slab(entry.head(page), address));
-        let freed = slot.is_some_and(|slot| taken >> (slot & 31) & 1 == 1);
-        if !(first && freed) {
-            self.report_misuse(self.misuse_in_slab(page, entry, address), address);
+        // Where the entry is damaged, nobody knows where the others are.
+        let step = if self.is_entry_damaged(address) {
+            0
+        } else {
+            u64::from(class::slot_bytes(entry.class()))
+        };
+        let first = address.wrapping_sub(u64::from(bit.trailing_zeros()) * step);
+        let mut refused = bits & !taken;
+        while refused != 0 {
+            let number = u64::from(refused.trailing_zeros());
+            self.refuse(self.mark(), first.wrapping_add(number * step));
+            refused &= refused - 1;
+        }
+        if taken != 0 {
+            self.release_slots(head, entry, taken.count_ones());
         }
     }
 
-    /// Frees a run, or says why a pointer that was not looked up as one into a slab is none. `entry`
-    /// is that of `page`, `mark` the handle's.
+    /// `free` where the fast path found no slot.
     #[cold]
     #[inline(never)]
-    pub(crate) fn free_other(&self, mark: Mark, page: u32, entry: Entry, address: u64) {
-        if mark == self.mark() && entry.kind() == Kind::Run {
-            self.free_run(page, entry, address);
-        } else {
-            self.refuse(mark, address);
+    pub(crate) fn free_rarer(&self, mark: Mark, address: u64) {
+        if self.flags == 0 {
+            self.free_no_slot(mark, address);
+        } else if address != 0 {
+            self.hardened_free(address, mark);
+        }
+    }
+
+    /// Frees a run, without regard to modes, or says why a pointer at which no slot begins is no block. NULL is nothing to free.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_no_slot(&self, mark: Mark, address: u64) {
+        match self.look_up(address) {
+            Some((page, entry)) if mark == self.mark() && entry.kind() == Kind::Run => {
+                self.free_run(page, entry, address);
+            }
+            None if address == 0 => {}
+            _ => self.refuse(mark, address),
         }
     }
 

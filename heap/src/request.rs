@@ -87,7 +87,7 @@ impl Heap {
         let bytes = match entry.kind_of(self.mark) {
             Kind::Slab => match entry.slot_at(self.offset_in_slab(head, address)) {
                 Some(slot) if self.is_handed_out(head, slot) => {
-                    u64::from(entry.multiplier()) << entry.shift()
+                    u64::from(class::slot_bytes(entry.class()))
                 }
                 _ => 0,
             },

@@ -25,7 +25,7 @@ const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
     1 << 12
 };
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
-const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+pub(crate) const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 /// Less than this part of a slab lives when it is rewound; under exploration nothing.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.

@@ -27,6 +27,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
+use crate::rewind::{TURN_SLOTS, is_turn};
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
@@ -42,9 +43,12 @@ pub(crate) const USE: u32 = AWAY - 1;
 /// Flag beside the stripe that had a slab last: it is to be rewound ([`crate::rewind`]).
 const KEPT: u32 = 1 << 31;
 
+/// The bits of the away count in a slab's word.
+const AWAY_COUNT: u32 = !(INSTALLED | USE);
+
 /// The away count in a slab's word.
 pub(crate) fn times_away(word: u32) -> u32 {
-    (word & !INSTALLED) / AWAY
+    (word & AWAY_COUNT) / AWAY
 }
 
 /// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
@@ -121,29 +125,46 @@ impl Heap {
         &self.slab_state(page).usage
     }
 
-    /// Gives back `count` units of a slab, or slots, whose bits the caller cleared: after a fence that releases, by a change that gave
-    /// it the count. The slab's word before and after.
-    #[inline(always)]
-    pub(crate) fn release(&self, head: u32, entry: Entry, count: u32) -> (u32, u32) {
-        // Relaxed: the fence makes what was done to the blocks visible to whoever lowers the use to zero, and acquires in
-        // `change_state`; units have none. The bits are as the count says before, for it depends on them.
-        let before = self.usage(head).fetch_sub(count, Ordering::Relaxed);
-        // Below zero only in a damaged heap.
-        let after = before.wrapping_sub(count);
-        if after == 0 || times_away(before) != 0 {
-            self.settle_release(head, entry, before, after);
-        }
-        (before, after)
+    /// Gives back `count` units of a slab.
+    pub(crate) fn release_units(&self, head: u32, entry: Entry, count: u32) {
+        let before = self.lower_use(head, count);
+        self.settle_release(head, entry, before, before.wrapping_sub(count));
     }
 
-    /// Does what lowering the use asks of the thread that did it, by which the slab's word went from `before` to `after`: the slab
+    /// Gives back `count` slots of a slab, 1 to 32, whose bits the caller cleared: after a fence that releases, by a change that gave it the
+    /// count.
+    #[inline(always)]
+    pub(crate) fn release_slots(&self, head: u32, entry: Entry, count: u32) {
+        let before = self.lower_use(head, count);
+        if is_rare(before, count) {
+            let after = before.wrapping_sub(count);
+            self.settle_release(head, entry, before, after);
+            if is_turn(before, after, || entry.slots(u32::from(self.page_shift))) {
+                cold::look_after(
+                    self,
+                    Slab::new(head, entry.class(), entry.order()),
+                    after & USE,
+                );
+            }
+        }
+    }
+
+    /// Lowers the use of a slab; gives its word before. In a damaged heap it may be lowered below zero.
+    #[inline(always)]
+    fn lower_use(&self, head: u32, count: u32) -> u32 {
+        // Relaxed: the fence of who frees makes what was done to the blocks visible to whoever lowers the use to zero, and acquires in
+        // `change_state`; units have none. The bits are as the count says before, for it depends on them.
+        self.usage(head).fetch_sub(count, Ordering::Relaxed)
+    }
+
+    /// Does what lowering the use asks of the thread that did it, by which the slab's word went from `before` to `after`, if the slab
     /// is away, or nothing in it is used.
     ///
     /// While a slab is on its way to its set most of its frees only raise a doubt, and that without a call: the warp waits for the slowest
     /// of its lanes.
     #[inline(always)]
     fn settle_release(&self, head: u32, entry: Entry, before: u32, after: u32) {
-        if after & INSTALLED != 0 {
+        if after & INSTALLED != 0 || after != 0 && times_away(before) == 0 {
             return;
         }
         let was_full = before & USE >= entry.slots(u32::from(self.page_shift));
@@ -155,6 +176,15 @@ impl Heap {
             cold::change_state(self, slab, was_full, after & USE);
         }
     }
+}
+
+/// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, or it is
+/// [time](is_turn) to look after it. One question for all three, and yes more often than it must be.
+#[inline(always)]
+fn is_rare(before: u32, count: u32) -> bool {
+    // One less than after: of nothing it is the largest of all numbers.
+    let below = before.wrapping_sub(count + 1);
+    (before ^ below) & !(TURN_SLOTS - 1) | before & AWAY_COUNT != 0
 }
 
 impl Core {
@@ -373,5 +403,37 @@ impl Core {
             write(page);
             page += 1;
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_rare_is_missed() {
+        let near =
+            |number: u32| (0..80).map(move |offset| number.wrapping_add(offset).wrapping_sub(40));
+        let words = [
+            0,
+            1 << 10,
+            5 << 10,
+            AWAY,
+            INSTALLED,
+            INSTALLED | 1 << 10,
+            AWAY | 1 << 10,
+            u32::MAX,
+        ];
+        let mut seldom = false;
+        for before in words.into_iter().flat_map(near) {
+            for count in 1..=32 {
+                let after = before.wrapping_sub(count);
+                let is_away = before & AWAY_COUNT != 0;
+                let is_asked = after == 0 || is_away || is_turn(before, after, || 1 << 16);
+                assert!(!is_asked || is_rare(before, count), "{before:#x} {count}");
+                seldom |= !is_rare(before, count);
+            }
+        }
+        assert!(seldom);
     }
 }

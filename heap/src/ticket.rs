@@ -161,7 +161,8 @@ impl Ticket {
     #[inline(always)]
     #[must_use]
     pub const fn has_row(self, count: u32) -> bool {
-        self.left() >= count as i32 && self.density() == 0
+        // Not `&&`, of which two branches would be made.
+        (self.left() >= count as i32) & (self.density() == 0)
     }
 
     /// Of a group of `count` lanes that drew: the first of its units, and how many there are.

@@ -3,6 +3,7 @@
 use super::fill::{fill, is_filled};
 use super::header::{BYTES, Header};
 use super::{CANARY, Hardening};
+use crate::class;
 use crate::entry::Kind;
 use crate::heap::{Core, Mark};
 use crate::misuse::Misuse;
@@ -63,13 +64,23 @@ impl Core {
             if slot >= entry.slots(u32::from(self.page_shift)) {
                 return Err(Misuse::Interior);
             }
-            let bytes = u64::from(entry.multiplier() << entry.shift());
+            let bytes = u64::from(class::slot_bytes(entry.class()));
             let begin = self.page_address(head) + u64::from(slot) * bytes;
-            return Ok((begin, bytes, self.is_handed_out(head, slot)));
+            return self.within(begin, bytes, self.is_handed_out(head, slot));
         }
         let (head, pages) = self.run_of(page).ok_or(Misuse::Retired)?;
         let bytes = u64::from(pages) << self.page_shift;
-        Ok((self.page_address(head), bytes, true))
+        self.within(self.page_address(head), bytes, true)
+    }
+
+    /// What was looked up, if it lies in the heap. If not, the entry is damaged, which counting the misuse finds out.
+    fn within(&self, begin: u64, bytes: u64, handed_out: bool) -> Result<(u64, u64, bool), Misuse> {
+        let room = self.capacity.saturating_sub(begin - self.base);
+        if bytes <= room {
+            Ok((begin, bytes, handed_out))
+        } else {
+            Err(Misuse::Interior)
+        }
     }
 
     /// The block whose user's pointer is `address`, passed through a handle of `mark`; or why there

@@ -163,7 +163,7 @@ impl Victim {
             return false;
         };
         // Slabs are aligned, so pages of one differ in the bits of its order only.
-        let order = entry(page(a)) >> 10 & 15;
+        let order = entry(page(a)) & 15;
         set(a) != set(b) && page(a) >> order == page(b) >> order
     }
 }
