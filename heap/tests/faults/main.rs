@@ -20,6 +20,7 @@ mod workload;
 
 use metadata::{KINDS, Kind, flip, meaning};
 use region::GuardedHeap;
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::inspect::Snapshot;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -42,14 +43,21 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Failures of a kind after which no more flips are tried.
 const ENOUGH_FAILURES: usize = 5;
 
-/// Heaps to damage: capacity, stripes, how they were used.
-const SHAPES: [(u64, u32, Use); 6] = [
-    (16 << 10, 1, Use::Half),
-    (16 << 10, 4, Use::Full),
-    (100_000, 8, Use::Aged),
-    (1_000_000, 8, Use::Full),
-    (1_300_000, 8, Use::Half),
-    (5_000_000, 16, Use::Aged),
+/// A heap without modes.
+const PLAIN: Hardening = Hardening::NONE;
+/// A heap whose blocks have headers and ends.
+const FRAMED: Hardening = Hardening::RED_ZONES;
+
+/// Heaps to damage: capacity, stripes, modes, how they were used.
+const SHAPES: [(u64, u32, Hardening, Use); 8] = [
+    (16 << 10, 1, PLAIN, Use::Half),
+    (16 << 10, 4, PLAIN, Use::Full),
+    (100_000, 8, PLAIN, Use::Aged),
+    (1_000_000, 8, PLAIN, Use::Full),
+    (1_300_000, 8, PLAIN, Use::Half),
+    (5_000_000, 16, PLAIN, Use::Aged),
+    (100_000, 8, FRAMED, Use::Full),
+    (1_300_000, 8, FRAMED, Use::Aged),
 ];
 
 /// Flips of one kind in one shape.
@@ -100,8 +108,8 @@ struct Victim {
 
 impl Victim {
     fn new(shape: usize) -> Self {
-        let (capacity, stripes, way) = SHAPES[shape];
-        let heap = GuardedHeap::new(capacity, stripes);
+        let (capacity, stripes, modes, way) = SHAPES[shape];
+        let heap = GuardedHeap::new(capacity, stripes, modes);
         let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
         let whole = heap.metadata();
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
@@ -308,7 +316,7 @@ fn try_kind(kind: Kind) {
 #[test]
 fn entries_at_the_end_of_the_heap() {
     for bytes in [16, 24, 100, 400] {
-        let heap = GuardedHeap::new(1 << 20, 8);
+        let heap = GuardedHeap::new(1 << 20, 8, PLAIN);
         while !heap.heap().malloc(bytes).is_null() {}
         let (whole, layout) = (heap.metadata(), *heap.heap().layout());
         let last_page = heap.heap().base() + layout.capacity - layout.page_bytes();

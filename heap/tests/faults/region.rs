@@ -1,6 +1,7 @@
 //! A heap whose metadata and pages end where memory does: who goes beyond faults.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
 use std::ffi::c_void;
@@ -59,7 +60,7 @@ impl Part {
 }
 
 impl GuardedHeap {
-    pub fn new(capacity: u64, stripes: u32) -> Self {
+    pub fn new(capacity: u64, stripes: u32, modes: Hardening) -> Self {
         let layout = Layout::new(capacity, stripes).expect("in bounds");
         let size = |bytes: u64| usize::try_from(bytes).expect("fits");
         let (metadata, pages) = (size(layout.metadata_bytes), size(layout.capacity));
@@ -73,8 +74,13 @@ impl GuardedHeap {
         assert!(pages.end + GUARD <= mapping as usize + mapped);
         metadata.open();
         pages.open();
-        let core = Core::new(layout, metadata.start as u64, pages.start as u64, 0)
-            .with_attempts_log2(ATTEMPTS_LOG2);
+        let core = Core::new(
+            layout,
+            metadata.start as u64,
+            pages.start as u64,
+            modes.flags(),
+        )
+        .with_attempts_log2(ATTEMPTS_LOG2);
         let heap = Self {
             mapping,
             mapped,
