@@ -163,6 +163,26 @@ fn a_stale_handle_frees_nothing_and_soon_gives_nothing() {
     assert_eq!(everything, heap.base(), "{}", report(heap));
 }
 
+/// What the fast path does not serve a stale handle gets not even if it is at hand.
+#[test]
+fn a_stale_handle_gets_nothing_beyond_the_fast_path() {
+    let host = HostHeap::new(16 * MIB, 8, 0);
+    // SAFETY: nobody uses it.
+    let stale = unsafe { host.reset() };
+    let heap = host.heap();
+    let bytes = u64::from(heap.layout().fast_limit()) + 1;
+    assert!(bytes < u64::from(heap.layout().largest_slot));
+    let block = heap.malloc(bytes) as u64;
+    assert!(block != 0 && stale.malloc(bytes).is_null());
+    assert_eq!(report(heap).count(Misuse::Stale), 1);
+    let next = heap.malloc(bytes) as u64;
+    assert!(next != 0 && next != block);
+    for address in [block, next] {
+        free(heap, address);
+    }
+    assert_eq!(heap.malloc(heap.capacity()) as u64, heap.base());
+}
+
 /// The generation is known modulo 256, and blocks work in each.
 #[test]
 fn handles_are_as_good_as_new_after_256_resets() {
