@@ -118,8 +118,8 @@ fn what_is_no_snapshot_is_refused_with_the_reason() {
         SnapshotError::NotASnapshot { found } if found == "SCTRACE1"
     ));
     assert!(matches!(
-        refused(&changed(8, 2)),
-        SnapshotError::Version { found: 2 }
+        refused(&changed(8, 1)),
+        SnapshotError::Version { found: 1 }
     ));
     assert!(matches!(refused(&longer), SnapshotError::TooLong));
     let last = whole.len() - 1;
