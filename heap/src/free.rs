@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap, Mark};
 use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
-use simt::{warp, with_active_lanes};
+use simt::with_active_lanes;
 
 /// A slot that is to be freed.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ impl Heap {
         // The word's address: lanes may free into several heaps at once.
         let key = self.slot_words.pointer(slot.index) as u64;
         let group = lanes.match_any_u64(key);
-        let leads = group & warp::lanes_below() == 0;
+        let leads = lanes.leads(group);
         if lanes.is_whole_warp(group) {
             // The same with constants.
             let bits = lanes.reduce_or(slot.bit);
@@ -128,7 +128,7 @@ impl Heap {
             let bits = or_in_groups(lanes, group, leads, key, slot.bit);
             // What the lanes did to their blocks comes before the leader's release.
             lanes.sync();
-            self.free_group(slot, leads, group.count_ones(), bits);
+            self.free_group(slot, leads, lanes.count_of(group), bits);
         }
         // No lane goes on before its block was given back: what it asks for next it may need that block for.
         lanes.sync();

@@ -142,18 +142,16 @@ impl Heap {
             bytes: slot_bytes,
             stripes,
         } = slot;
-        let below = group & warp::lanes_below();
         // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
         let multiprocessor = multiprocessor_of_leader(if lanes.is_whole_warp(group) {
             warp::lane_id()
         } else {
-            warp::opaque(below)
+            warp::opaque(group & warp::lanes_below())
         });
-        let class = wish.class();
+        let (class, count) = (wish.class(), lanes.count_of(group));
         let index = stripes.of(multiprocessor);
         let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
-        if below == 0 {
-            let count = group.count_ones();
+        if lanes.leads(group) {
             drawn = self.stripe(class, index).draw(count);
             let mut is_row = drawn.has_row(count);
             if !is_row && drawn.left() < count.cast_signed() {
@@ -176,7 +174,7 @@ impl Heap {
             lanes.ballot(row == 0) == 0
         };
         if all_have_rows {
-            let rank = u64::from(below.count_ones());
+            let rank = u64::from(lanes.rank_in(group));
             return (row + rank * u64::from(slot_bytes)) as *mut u8;
         }
         cold::malloc_beyond(

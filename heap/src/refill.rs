@@ -58,7 +58,7 @@ impl Glance {
         if spread {
             draw_all(slab, self.slots, self.free)
         } else {
-            draw_row(slab, self.free)
+            draw_row(slab, self.slots, self.free)
         }
     }
 }
@@ -413,23 +413,18 @@ fn await_refill(stripe: &Stripe) -> bool {
     false
 }
 
-/// The ticket by which the `free` slots of a slab can be drawn one by one, if what lives in it lies low
+/// The ticket by which the `free` of `slots` slots of a slab can be drawn one by one, if what lives in it lies low
 /// (see `claim_row_elsewhere`), or nothing does.
-fn draw_row(slab: Slab, free: u32) -> Ticket {
-    Ticket::new(
-        slab.class(),
-        slab.page(),
-        slab.order(),
-        0,
-        free.cast_signed(),
-    )
+fn draw_row(slab: Slab, slots: u32, free: u32) -> Ticket {
+    let units = Ticket::offered(free, slots).cast_signed();
+    Ticket::new(slab.class(), slab.page(), slab.order(), 0, units)
 }
 
 /// The ticket by which all that is free in a slab can be drawn, wherever it lies. The fuller the slab, the more
 /// slots a unit spans, so that most units find one free.
 fn draw_all(slab: Slab, slots: u32, free: u32) -> Ticket {
     if free >= slots - slots / 4 {
-        return draw_row(slab, free);
+        return draw_row(slab, slots, free);
     }
     let mut density = 0;
     while (slots - slots / 4) >> density > free && density < MAX_DENSITY {

@@ -93,5 +93,5 @@ fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
         slots / 4
     };
     let is_enough = used <= most_used(slots) && units <= slots && slots - units < few;
-    is_enough.then(|| seen.with_left(units.cast_signed()))
+    is_enough.then(|| seen.with_left(Ticket::offered(units, slots).cast_signed()))
 }

@@ -165,6 +165,16 @@ impl Ticket {
         (self.left() >= count as i32) & (self.density() == 0)
     }
 
+    /// How many of `units` of a slab of `slots` slots are offered, where each is a slot. Of a large slab as many as whole warps can draw: then the
+    /// row of a whole warp lies in one word of the bitmap, and takes one atomic to be claimed and one to be freed. What is left over is
+    /// found when memory is scarce.
+    #[must_use]
+    pub const fn offered(units: u32, slots: u32) -> u32 {
+        // Of so many slots 31 are few.
+        const MANY: u32 = 1 << 12;
+        if slots < MANY { units } else { units & !31 }
+    }
+
     /// Of a group of `count` lanes that drew: the first of its units, and how many there are.
     #[inline(always)]
     #[must_use]

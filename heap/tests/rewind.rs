@@ -9,8 +9,7 @@ use scatterheap_heap::class::class_of;
 use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{Heap, stripe::Stripe};
 
-/// Bytes of the blocks, and how many a phase has: what a multiprocessor allocates when 2^20 threads do.
-const BYTES: u32 = 64;
+/// How many blocks a phase has: what a multiprocessor allocates when 2^20 threads do.
 const BLOCKS: usize = 8000;
 
 /// The word of the only stripe of a class.
@@ -20,12 +19,12 @@ fn stripe_word(heap: &Heap, class: u32) -> Ticket {
     unsafe { &*stripes.add(class as usize) }.look()
 }
 
-/// Allocates the blocks of a phase, and frees them: how often the stripe was refilled meanwhile, modulo 16.
-fn refills_of_a_phase(heap: &Heap) -> u32 {
-    let before = stripe_word(heap, class_of(BYTES));
-    let blocks = [(); BLOCKS].map(|()| heap.malloc(BYTES.into()));
+/// Allocates the blocks of a phase, of so many bytes, and frees them: how often the stripe was refilled meanwhile, modulo 16.
+fn refills_of_a_phase(heap: &Heap, bytes: u32) -> u32 {
+    let before = stripe_word(heap, class_of(bytes));
+    let blocks = [(); BLOCKS].map(|()| heap.malloc(bytes.into()));
     assert!(blocks.iter().all(|block| !block.is_null()));
-    let after = stripe_word(heap, class_of(BYTES));
+    let after = stripe_word(heap, class_of(bytes));
     for block in blocks {
         // SAFETY: it is this thread's.
         unsafe { heap.free(block) };
@@ -33,12 +32,35 @@ fn refills_of_a_phase(heap: &Heap) -> u32 {
     after.generation().wrapping_sub(before.generation()) & 15
 }
 
+/// Phases until the slab is large enough.
+const FIRST: usize = 8;
+
 #[test]
 fn what_a_phase_freed_the_next_one_has_without_a_refill() {
+    for bytes in [64, 48] {
+        let host = HostHeap::new(16 << 30, 1, 0);
+        let phase = |_| refills_of_a_phase(host.heap(), bytes);
+        let first: Vec<_> = (0..FIRST).map(phase).collect();
+        let later: Vec<_> = (0..32).map(phase).collect();
+        assert!(first.iter().any(|refills| *refills > 0), "{first:?}");
+        assert!(later.iter().all(|refills| *refills == 0), "{later:?}");
+    }
+}
+
+/// So the row of a whole warp lies in one word of the bitmap.
+#[test]
+fn a_large_slab_is_offered_in_whole_words() {
+    let (bytes, warp) = (48, 32);
     let host = HostHeap::new(16 << 30, 1, 0);
-    // Until the slab is large enough.
-    let first: Vec<_> = (0..8).map(|_| refills_of_a_phase(host.heap())).collect();
-    let later: Vec<_> = (0..32).map(|_| refills_of_a_phase(host.heap())).collect();
-    assert!(first.iter().any(|refills| *refills > 0), "{first:?}");
-    assert!(later.iter().all(|refills| *refills == 0), "{later:?}");
+    for phase in 0..2 * FIRST {
+        refills_of_a_phase(host.heap(), bytes);
+        if phase < FIRST {
+            continue;
+        }
+        let word = stripe_word(host.heap(), class_of(bytes));
+        assert_eq!(word.left() % warp, 0, "phase {phase}");
+        let slots = host.heap().layout().slots(word.class(), word.order());
+        // Otherwise it would be so by itself.
+        assert_ne!(slots % warp.cast_unsigned(), 0, "phase {phase}");
+    }
 }

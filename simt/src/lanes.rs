@@ -18,6 +18,24 @@ pub trait Lanes: Copy {
         false
     }
 
+    /// How many lanes of a group come before the calling one, which is one of them.
+    #[inline(always)]
+    fn rank_in(self, group: u32) -> u32 {
+        (group & warp::lanes_below()).count_ones()
+    }
+
+    /// Whether the calling lane is the first of its group.
+    #[inline(always)]
+    fn leads(self, group: u32) -> bool {
+        group & warp::lanes_below() == 0
+    }
+
+    /// How many lanes a group has that the calling one is in.
+    #[inline(always)]
+    fn count_of(self, group: u32) -> u32 {
+        group.count_ones()
+    }
+
     /// See [`warp::match_any_u64`].
     #[inline(always)]
     fn match_any_u64(self, value: u64) -> u32 {
@@ -90,6 +108,21 @@ impl Lanes for Single {
     #[inline(always)]
     fn mask(self) -> u32 {
         self.0
+    }
+
+    #[inline(always)]
+    fn rank_in(self, _group: u32) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn leads(self, _group: u32) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn count_of(self, _group: u32) -> u32 {
+        1
     }
 
     #[inline(always)]
