@@ -174,7 +174,7 @@ impl Core {
     /// Sets a bit for each of `units` units from slot `slot` on, all in one word; gives those
     /// that it turned from 0 to 1.
     #[inline(always)]
-    fn claim_word(&self, ticket: Ticket, slot: u32, units: u32, density: u32) -> u32 {
+    pub(crate) fn claim_word(&self, ticket: Ticket, slot: u32, units: u32, density: u32) -> u32 {
         let index = self.slot_word_index(ticket.page(), slot);
         let span = (u32::MAX >> (32 - (units << density))) << (slot & 31);
         // The last unit of a slab may span past its last slot.

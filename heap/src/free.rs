@@ -13,15 +13,15 @@ use simt::with_active_lanes;
 
 /// A slot that is to be freed.
 #[derive(Clone, Copy)]
-struct Slot {
+pub(crate) struct Slot {
     /// First page of its slab.
-    head: u32,
-    entry: Entry,
+    pub(crate) head: u32,
+    pub(crate) entry: Entry,
     /// Its word of the bitmap.
-    index: u32,
+    pub(crate) index: u32,
     /// Its bit there.
-    bit: u32,
-    address: u64,
+    pub(crate) bit: u32,
+    pub(crate) address: u64,
 }
 
 impl Heap {
@@ -149,7 +149,7 @@ impl Heap {
 
     /// Frees `count` slots in the word of `slot`, whose bits there are `bits`.
     #[inline(always)]
-    fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
+    pub(crate) fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
         // Release, for this change and that of the use: pairs with the acquire of `malloc` that sets the bit again.
         fence(Ordering::Release);
         // Relaxed, after the fence.

@@ -36,6 +36,10 @@
 
 extern crate scatterheap_simt as simt;
 
+// What tests share names the crate as those outside it do.
+#[cfg(test)]
+extern crate self as scatterheap_heap;
+
 #[cfg(feature = "allocator-api2")]
 pub mod allocator;
 pub mod array;
@@ -66,6 +70,8 @@ mod request;
 mod rewind;
 mod run;
 mod scavenge;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod simulated;
 pub mod slab;
 pub mod stripe;
 pub mod ticket;

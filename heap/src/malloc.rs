@@ -65,17 +65,17 @@ impl Wish {
 /// What a fast path needs to know of the slot that it is to allocate.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    wish: Wish,
+    pub(crate) wish: Wish,
     /// Slot size of the wish's class in bytes.
     bytes: u32,
     /// Stripes of the class.
-    stripes: Stripes,
+    pub(crate) stripes: Stripes,
 }
 
 impl Slot {
     /// The smallest that holds `bytes`, 1 or more.
     #[inline(always)]
-    fn of(bytes: u32, stripes: Stripes) -> Self {
+    pub(crate) fn of(bytes: u32, stripes: Stripes) -> Self {
         Self {
             wish: Wish::new(class::class_of(bytes), 16),
             bytes: class::slot_bytes_for(bytes),

@@ -1,0 +1,112 @@
+//! What a group of lanes does, by one call: the leader's part as it is, and that of its mates by counting.
+
+use crate::free::Slot as Used;
+use crate::heap::Heap;
+use crate::malloc::Slot;
+use crate::refill::MAX_DENSITY;
+use crate::ticket::Ticket;
+use simt::thread;
+
+/// Draws after which a group should have its slots.
+const MOST_DRAWS: u32 = 10_000;
+
+/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL.
+pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize) -> Vec<u64> {
+    let slot = Slot::of(bytes, heap.most_stripes());
+    let class = slot.wish.class();
+    let index = slot.stripes.of(thread::sm_id());
+    let wish = slot.wish.through(heap.mark());
+    let wanted = u32::try_from(count).expect("a warp has 32 lanes");
+    let mut drawn = heap.stripe(class, index).draw(wanted);
+    if drawn.left() < wanted.cast_signed() {
+        drawn = heap.core().draw_beyond(wish, index, wanted, drawn);
+    }
+    let mut blocks = claim(heap, drawn, wanted);
+    for _ in 0..MOST_DRAWS {
+        let lacking = u32::try_from(count - blocks.len()).expect("no more than were wanted");
+        if lacking == 0 {
+            return blocks;
+        }
+        if drawn == Ticket::EXHAUSTED {
+            blocks.resize(count, 0);
+            return blocks;
+        }
+        // Who comes again looks before it draws.
+        drawn = heap
+            .core()
+            .draw_beyond(wish, index, lacking, Ticket::refilling(class));
+        blocks.extend(claim(heap, drawn, lacking));
+    }
+    panic!("{count} lanes did not get {bytes} bytes each");
+}
+
+/// Addresses of the slots that a group of `count` lanes gets of what it drew.
+fn claim(heap: &Heap, drawn: Ticket, count: u32) -> Vec<u64> {
+    let core = heap.core();
+    if drawn == Ticket::EXHAUSTED || drawn.left() <= 0 {
+        return Vec::new();
+    }
+    if drawn.is_row() {
+        let (row, won) = core.claim_row(drawn, count);
+        return addresses(heap, row, row.row(count).0, won);
+    }
+    // Word by word of the bitmap, as in `claim_spread`.
+    let density = drawn.density().min(MAX_DENSITY);
+    let word_units = 32 >> density;
+    let end = drawn.left().cast_unsigned();
+    let mut unit = end.saturating_sub(count);
+    let mut blocks = Vec::new();
+    while unit < end {
+        let units = (word_units - unit % word_units).min(end - unit);
+        let slot = unit << density;
+        let won = core.claim_word(drawn, slot, units, density);
+        if won.count_ones() != units {
+            core.give_back_units(drawn, units - won.count_ones());
+        }
+        blocks.extend(addresses(heap, drawn, slot & !31, won));
+        unit += units;
+    }
+    blocks
+}
+
+/// Addresses of those slots from `first` on whose bits are set.
+fn addresses(heap: &Heap, ticket: Ticket, first: u32, bits: u32) -> Vec<u64> {
+    let address = |number| heap.base + heap.core().slot_offset(ticket, first + number);
+    (0..32)
+        .filter(|number| bits >> number & 1 != 0)
+        .map(address)
+        .collect()
+}
+
+/// Frees the blocks of a warp's lanes, those of a word of the bitmap at once.
+pub(super) fn free_warp(heap: &Heap, blocks: &[u64]) {
+    let mut groups: Vec<(Used, u32)> = Vec::new();
+    for block in blocks.iter().filter(|block| **block != 0) {
+        let slot = used_slot(heap, *block);
+        match groups
+            .iter_mut()
+            .find(|(first, _)| first.index == slot.index)
+        {
+            Some((_, bits)) => *bits |= slot.bit,
+            None => groups.push((slot, slot.bit)),
+        }
+    }
+    for (slot, bits) in groups {
+        heap.free_bits(slot, bits.count_ones(), bits);
+    }
+}
+
+/// The slot of a block.
+fn used_slot(heap: &Heap, block: u64) -> Used {
+    let (page, entry) = heap.look_up(block).expect("a block of the heap");
+    let first = entry.head(page);
+    let number = entry.slot_at(heap.offset_in_slab(first, block));
+    let number = number.expect("a block of the heap");
+    Used {
+        head: first,
+        entry,
+        index: heap.slot_word_index(first, number),
+        bit: 1 << (number & 31),
+        address: block,
+    }
+}

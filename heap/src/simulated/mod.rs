@@ -1,0 +1,148 @@
+//! Launches as a GPU's refills see them: which slabs the stripes get, how often, and where these lie.
+//!
+//! What lanes do together, one call does for all of a group; all groups run one after another in one thread, and multiprocessors take
+//! blocks of threads as they would ([`launch`]). So nothing is seen of atomics that meet, which the explorers are for, nor of time. But a launch of
+//! 2^20 threads on 132 multiprocessors takes part of a second, and is the same each time: whether refills choose well can be told without a GPU.
+
+#[path = "../../tests/host_heap/mod.rs"]
+mod host_heap;
+
+mod group;
+mod launch;
+mod tests;
+
+use crate::class::class_of;
+use crate::heap::Heap;
+use group::{free_warp, malloc_group};
+use host_heap::HostHeap;
+use launch::{MULTIPROCESSORS, launch};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use simt::warp::LANES;
+
+/// Bytes of the heap.
+const CAPACITY: u64 = 16 << 30;
+/// Sizes in bytes of the blocks by which a heap ages.
+const LEAST: u32 = 16;
+const MOST: u32 = 8192;
+/// Blocks that are freed and allocated while a heap ages.
+const AGING_OPERATIONS: usize = 10_000_000;
+/// Lanes of a warp.
+const WARP: usize = LANES as usize;
+
+/// A GPU with a heap of 16 GiB that has a stripe for each multiprocessor.
+struct Gpu {
+    host: HostHeap,
+    random: StdRng,
+}
+
+impl Gpu {
+    fn new(seed: u64) -> Self {
+        Self {
+            host: HostHeap::new(CAPACITY, MULTIPROCESSORS, 0),
+            random: StdRng::seed_from_u64(seed),
+        }
+    }
+
+    fn heap(&self) -> &Heap {
+        self.host.heap()
+    }
+
+    /// Addresses of the blocks of a launch in which each thread allocates one, of its own size in bytes; 0 is NULL.
+    fn allocate(&mut self, sizes: &[u32]) -> Vec<u64> {
+        let mut blocks = vec![0; sizes.len()];
+        launch(sizes.len() / WARP, &mut self.random, |warp| {
+            let lanes = warp * WARP..(warp + 1) * WARP;
+            malloc_warp(self.host.heap(), &sizes[lanes.clone()], &mut blocks[lanes]);
+        });
+        assert_apart(&blocks, sizes);
+        blocks
+    }
+
+    /// A launch in which each thread frees one.
+    fn free(&mut self, blocks: &[u64]) {
+        launch(blocks.len() / WARP, &mut self.random, |warp| {
+            free_warp(self.host.heap(), &blocks[warp * WARP..(warp + 1) * WARP]);
+        });
+    }
+
+    /// How often the stripes of a class were refilled while something was done, each modulo 16.
+    fn refills(&mut self, class: u32, work: impl FnOnce(&mut Self)) -> u32 {
+        let generations = |gpu: &Self| -> Vec<u32> {
+            let stripe = |index| gpu.heap().stripe(class, index).look().generation();
+            (0..MULTIPROCESSORS).map(stripe).collect()
+        };
+        let before = generations(self);
+        work(self);
+        let after = generations(self);
+        let passed = |(before, after): (&u32, u32)| after.wrapping_sub(*before) & 15;
+        before.iter().zip(after).map(passed).sum()
+    }
+
+    /// How often a launch that allocates was refilled, in each of several that are repeated with all freed in between.
+    fn refills_of_launches(&mut self, bytes: u32, threads: usize, launches: usize) -> Vec<u32> {
+        let sizes = vec![bytes; threads];
+        let mut refills = Vec::new();
+        for _ in 0..launches {
+            let mut blocks = Vec::new();
+            refills.push(self.refills(class_of(bytes), |gpu| blocks = gpu.allocate(&sizes)));
+            assert!(!blocks.contains(&0), "NULL");
+            self.free(&blocks);
+        }
+        refills
+    }
+
+    /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then frees a quarter of them at random and allocates as many of other sizes, again and
+    /// again: the blocks. So does the benchmark.
+    fn age(&mut self) -> Vec<u64> {
+        let count = usize::try_from(CAPACITY / 10 * 7 / u64::from(u32::midpoint(LEAST, MOST)))
+            .expect("fits");
+        let count = count / WARP * WARP;
+        let sizes = self.sizes(LEAST, MOST, count);
+        let mut blocks = self.allocate(&sizes);
+        let replaced = count / 4 / WARP * WARP;
+        for _ in 0..AGING_OPERATIONS.div_ceil(2 * replaced) {
+            blocks.shuffle(&mut self.random);
+            self.free(&blocks[..replaced]);
+            let sizes = self.sizes(LEAST, MOST, replaced);
+            blocks.splice(..replaced, self.allocate(&sizes));
+        }
+        blocks
+    }
+
+    /// Sizes at random.
+    fn sizes(&mut self, least: u32, most: u32, count: usize) -> Vec<u32> {
+        let size = |_| self.random.random_range(least..=most);
+        (0..count).map(size).collect()
+    }
+}
+
+/// Allocates for the lanes of a warp, group by group.
+fn malloc_warp(heap: &Heap, sizes: &[u32], blocks: &mut [u64]) {
+    let mut pending: Vec<usize> = (0..sizes.len()).collect();
+    while let Some(leader) = pending.first() {
+        let class = class_of(sizes[*leader]);
+        let (group, others) = pending
+            .iter()
+            .partition::<Vec<usize>, _>(|lane| class_of(sizes[**lane]) == class);
+        let of_group = malloc_group(heap, sizes[group[0]], group.len());
+        for (lane, block) in group.into_iter().zip(of_group) {
+            blocks[lane] = block;
+        }
+        pending = others;
+    }
+}
+
+/// No block begins in another.
+fn assert_apart(blocks: &[u64], sizes: &[u32]) {
+    let mut sorted: Vec<_> = blocks
+        .iter()
+        .zip(sizes)
+        .filter(|(at, _)| **at != 0)
+        .collect();
+    sorted.sort_unstable();
+    for pair in sorted.windows(2) {
+        assert!(*pair[0].0 + u64::from(*pair[0].1) <= *pair[1].0, "{pair:?}");
+    }
+}
