@@ -55,6 +55,7 @@ mod free;
 pub mod growth;
 pub mod hardened;
 mod heap;
+mod hints;
 mod initialise;
 #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
 pub mod inspect;
