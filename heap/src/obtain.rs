@@ -32,8 +32,8 @@ const WORDS_AT_HAND: u32 = 8;
 const LESS_LOG2: u32 = 2;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time, up to [`enough_slots`]: what is refilled again and again
-/// is soon refilled seldom.
+/// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and not beyond: what is refilled again and again
+/// is soon refilled seldom, and the blocks of a launch lie near each other.
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
@@ -264,8 +264,11 @@ impl Core {
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
-                || hints.is_heap_young() && is_soon_used_up
-                || share_of(place, REFILLS_TO_GROW) == 0;
+                || if hints.is_heap_young() {
+                    is_soon_used_up
+                } else {
+                    share_of(place, REFILLS_TO_GROW) == 0
+                };
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.

@@ -22,6 +22,18 @@ fn a_launch_that_is_repeated_is_hardly_refilled_in_a_young_heap() {
 }
 
 #[test]
+fn blocks_of_a_first_launch_lie_in_twice_their_bytes() {
+    let sizes = vec![16; THREADS];
+    let bytes = u64::from(sizes.iter().sum::<u32>());
+    for seed in 0..8 {
+        let mut blocks = Gpu::new(seed).allocate(&sizes);
+        blocks.sort_unstable();
+        let range = blocks[THREADS - 1] + 16 - blocks[0];
+        assert!(range <= 2 * bytes, "{range} of {bytes} bytes");
+    }
+}
+
+#[test]
 fn an_aged_heap_serves_a_launch() {
     let mut gpu = Gpu::new(1);
     let kept = gpu.age();
