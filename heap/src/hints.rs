@@ -1,5 +1,6 @@
 //! What a refill knows: what it looks at before it does anything, and what that says of the heap, the launch and the stripe.
 
+use crate::class;
 use crate::heap::Core;
 use crate::layout::{ClassInfo, MAX_SLOTS};
 use crate::ticket::Ticket;
@@ -33,6 +34,9 @@ const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
 #[derive(Clone, Copy)]
 pub(crate) struct Hints {
     pub(crate) info: ClassInfo,
+    /// Bytes of a slot, and of a page (binary logarithms, the first rounded up).
+    slot_log2: u32,
+    page_log2: u32,
     /// Free pages.
     pub(crate) free: u32,
     /// Pages of the heap.
@@ -43,6 +47,8 @@ pub(crate) struct Hints {
     pub(crate) listed: u32,
     /// Stripes that have a slab.
     pub(crate) installed: u32,
+    /// Stripes of the class.
+    pub(crate) stripes: u32,
     /// Slots that the stripe will soon be asked for.
     pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
@@ -76,15 +82,27 @@ impl Hints {
         self.free > self.admitted - self.admitted / YOUNG_SHARE
     }
 
-    /// The same for a stripe, one of `stripes`, whose crosser asked for `count` slots: the other warps of the
+    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst, if all stripes
+    /// of the class can have what it wants. Of what else lives in a listed slab most lanes of a burst find no slot, and who comes again waits longest.
+    pub(crate) fn prefers_pages(&self) -> bool {
+        let all_log2 = self.wanted_order() + log2(self.stripes);
+        let is_affordable = all_log2 < log2(self.free);
+        self.are_pages_plentiful() || self.outgrown || self.burst && is_affordable
+    }
+
+    /// Pages of what is wanted (binary logarithm).
+    pub(crate) fn wanted_order(&self) -> u32 {
+        (self.slot_log2 + log2_up(self.wanted)).saturating_sub(self.page_log2)
+    }
+
+    /// The same for a stripe whose crosser asked for `count` slots: the other warps of the
     /// grid may ask for as many as the crosser's mates do. (Not for as many as all lanes of the group: that one asked is why we are
     /// here, and says nothing about other warps.)
-    pub(crate) fn for_group_of(self, before: Ticket, count: u32, stripes: u32) -> Self {
+    pub(crate) fn for_group_of(self, before: Ticket, count: u32) -> Self {
+        let mates = count.max(1) - 1;
         Self {
-            wanted: self
-                .wanted
-                .max((count.max(1) - 1) * warps_of_stripe(stripes)),
-            lasting: enough_slots(before).max(lasting_slots(stripes)),
+            wanted: self.wanted.max(mates * warps_of_stripe(self.stripes)),
+            lasting: enough_slots(before).max(lasting_slots(self.stripes)),
             burst: count >= BURST_LANES,
             ..self
         }
@@ -117,11 +135,14 @@ impl Core {
         let installed = self.globals().shared.installed.load(Ordering::Relaxed);
         Hints {
             info: self.class_info(class),
+            slot_log2: log2_up(class::slot_bytes(class)),
+            page_log2: u32::from(self.page_shift),
             free,
             epoch,
             admitted,
             listed,
             installed,
+            stripes: self.stripes_of(class).count,
             wanted: seen.left().min(0).unsigned_abs(),
             lasting: 0,
             burst: false,
@@ -176,17 +197,20 @@ mod tests {
         };
         let before = Hints {
             info,
+            slot_log2: 4,
+            page_log2: 16,
             free,
             admitted: 6400,
             epoch: 0,
             listed: 0,
             installed: 1,
+            stripes: 1,
             wanted: 0,
             lasting: 0,
             burst: false,
             outgrown: false,
         };
-        before.for_group_of(Ticket::empty(0), lanes, 1)
+        before.for_group_of(Ticket::empty(0), lanes)
     }
 
     #[test]

@@ -46,3 +46,17 @@ fn an_aged_heap_serves_a_launch() {
     both.sort_unstable();
     assert!(both.windows(2).all(|pair| pair[0] < pair[1]));
 }
+
+#[test]
+fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
+    for (bytes, most) in [(16, 16), (256, MULTIPROCESSORS)] {
+        let mut gpu = Gpu::new(bytes.into());
+        gpu.age();
+        let refills = gpu.refills_of_launches(bytes, THREADS, FIRST + LATER);
+        let later = &refills[FIRST..];
+        assert!(
+            later.iter().all(|refills| *refills <= most),
+            "{bytes} B: {refills:?}"
+        );
+    }
+}
