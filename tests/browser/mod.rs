@@ -4,13 +4,14 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tungstenite::{Message, WebSocket, client};
+use tungstenite::{Error, Message, WebSocket, client};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,7 +121,13 @@ impl Browser {
 
     /// The next message; what is to be complained of is noted.
     fn next(&mut self) -> Value {
-        let message = self.socket.read().expect("it answers in time");
+        let message = loop {
+            match self.socket.read() {
+                // Whoever waits with a time limit is woken early if its process was stopped and goes on.
+                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
+                message => break message.expect("it answers in time"),
+            }
+        };
         let text = message.to_text().expect("text");
         let message: Value = serde_json::from_str(text).unwrap_or_default();
         let parameters = &message["params"];
