@@ -17,6 +17,11 @@ const PLENTY_SHARE: u32 = 2;
 const YOUNG_SHARE: u32 = 4;
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
+/// So many are one in a heap that is not young, if all stripes of the class get what they want for a small part of the free pages: the lanes of a warp
+/// that asks for a few small sizes.
+const FEW_LANES: u32 = 4;
+/// That part (binary logarithm).
+const SMALL_PART_LOG2: u32 = 4;
 
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
@@ -85,9 +90,12 @@ impl Hints {
     /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst, if all stripes
     /// of the class can have what it wants. Of what else lives in a listed slab most lanes of a burst find no slot, and who comes again waits longest.
     pub(crate) fn prefers_pages(&self) -> bool {
-        let all_log2 = self.wanted_order() + log2(self.stripes);
-        let is_affordable = all_log2 < log2(self.free);
-        self.are_pages_plentiful() || self.outgrown || self.burst && is_affordable
+        self.are_pages_plentiful() || self.outgrown || self.burst && self.all_can_have(0)
+    }
+
+    /// Whether all stripes of the class can have what this one wants, of a part of the free pages (binary logarithm).
+    fn all_can_have(&self, part_log2: u32) -> bool {
+        self.wanted_order() + log2(self.stripes) + part_log2 < log2(self.free)
     }
 
     /// Pages of what is wanted (binary logarithm).
@@ -100,12 +108,14 @@ impl Hints {
     /// here, and says nothing about other warps.)
     pub(crate) fn for_group_of(self, before: Ticket, count: u32) -> Self {
         let mates = count.max(1) - 1;
-        Self {
+        let wanting = Self {
             wanted: self.wanted.max(mates * warps_of_stripe(self.stripes)),
             lasting: enough_slots(before).max(lasting_slots(self.stripes)),
-            burst: count >= BURST_LANES,
             ..self
-        }
+        };
+        let is_cheap = !self.is_heap_young() && wanting.all_can_have(SMALL_PART_LOG2);
+        let burst = count >= if is_cheap { FEW_LANES } else { BURST_LANES };
+        Self { burst, ..wanting }
     }
 
     /// The same for a stripe that has outgrown its slab, or not. Where blocks come back it gets at once what lasts; else
@@ -187,8 +197,12 @@ pub(crate) fn log2(number: u32) -> u32 {
 mod tests {
     use super::*;
 
+    /// Slots of 8 MiB and of 16 B, in pages of 64 KiB (binary logarithms).
+    const LARGE: u32 = 23;
+    const SMALL: u32 = 4;
+
     /// What a stripe sees of which a group of `lanes` wants units, where `free` of 6,400 pages are free.
-    fn hints(free: u32, lanes: u32) -> Hints {
+    fn hints(slot_log2: u32, free: u32, lanes: u32) -> Hints {
         let info = ClassInfo {
             least_order: 0,
             usual_order: 0,
@@ -197,7 +211,7 @@ mod tests {
         };
         let before = Hints {
             info,
-            slot_log2: 4,
+            slot_log2,
             page_log2: 16,
             free,
             admitted: 6400,
@@ -216,12 +230,28 @@ mod tests {
     #[test]
     fn bursts_may_take_pages_where_they_are_scarce_but_not_the_last() {
         for (free, few, many) in [(800, true, true), (799, false, true), (99, false, false)] {
-            assert_eq!(hints(free, 1).may_take_pages(), few, "{free}");
-            assert_eq!(hints(free, BURST_LANES - 1).may_take_pages(), few, "{free}");
-            assert_eq!(hints(free, BURST_LANES).may_take_pages(), many, "{free}");
+            assert_eq!(hints(LARGE, free, 1).may_take_pages(), few, "{free}");
+            assert_eq!(
+                hints(LARGE, free, BURST_LANES - 1).may_take_pages(),
+                few,
+                "{free}"
+            );
+            assert_eq!(
+                hints(LARGE, free, BURST_LANES).may_take_pages(),
+                many,
+                "{free}"
+            );
         }
         // A 64th is not the last.
-        assert!(hints(100, warp::LANES).may_take_pages());
+        assert!(hints(LARGE, 100, warp::LANES).may_take_pages());
+    }
+
+    #[test]
+    fn fewer_lanes_are_a_burst_where_that_takes_little() {
+        for (slot, few) in [(SMALL, true), (LARGE, false)] {
+            assert_eq!(hints(slot, 799, FEW_LANES).may_take_pages(), few, "{slot}");
+            assert!(!hints(slot, 799, FEW_LANES - 1).may_take_pages(), "{slot}");
+        }
     }
 
     #[test]

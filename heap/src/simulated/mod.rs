@@ -67,11 +67,18 @@ impl Gpu {
         });
     }
 
-    /// How often the stripes of a class were refilled while something was done, each modulo 16.
-    fn refills(&mut self, class: u32, work: impl FnOnce(&mut Self)) -> u32 {
+    /// How often the stripes of some classes were refilled while something was done, each modulo 16.
+    fn refills(&mut self, classes: &[u32], work: impl FnOnce(&mut Self)) -> u32 {
+        let stripes: Vec<_> = classes
+            .iter()
+            .flat_map(|class| (0..MULTIPROCESSORS).map(|index| (*class, index)))
+            .collect();
         let generations = |gpu: &Self| -> Vec<u32> {
-            let stripe = |index| gpu.heap().stripe(class, index).look().generation();
-            (0..MULTIPROCESSORS).map(stripe).collect()
+            let stripe = |(class, index): &(u32, u32)| gpu.heap().stripe(*class, *index);
+            stripes
+                .iter()
+                .map(|place| stripe(place).look().generation())
+                .collect()
         };
         let before = generations(self);
         work(self);
@@ -80,17 +87,19 @@ impl Gpu {
         before.iter().zip(after).map(passed).sum()
     }
 
-    /// How often a launch that allocates was refilled, in each of several that are repeated with all freed in between.
-    fn refills_of_launches(&mut self, bytes: u32, threads: usize, launches: usize) -> Vec<u32> {
-        let sizes = vec![bytes; threads];
-        let mut refills = Vec::new();
-        for _ in 0..launches {
+    /// How often a launch that allocates blocks of these sizes in bytes was refilled, in each of several that are repeated with all freed in between.
+    fn refills_of_launches(&mut self, sizes: &[u32], launches: usize) -> Vec<u32> {
+        let mut classes: Vec<_> = sizes.iter().map(|bytes| class_of(*bytes)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let launch = |_| {
             let mut blocks = Vec::new();
-            refills.push(self.refills(class_of(bytes), |gpu| blocks = gpu.allocate(&sizes)));
+            let refills = self.refills(&classes, |gpu| blocks = gpu.allocate(sizes));
             assert!(!blocks.contains(&0), "NULL");
             self.free(&blocks);
-        }
-        refills
+            refills
+        };
+        (0..launches).map(launch).collect()
     }
 
     /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then frees a quarter of them at random and allocates as many of other sizes, again and

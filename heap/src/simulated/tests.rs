@@ -13,7 +13,7 @@ const LATER: usize = 4;
 fn a_launch_that_is_repeated_is_hardly_refilled_in_a_young_heap() {
     for bytes in [16, 48, 1024] {
         let mut gpu = Gpu::new(bytes.into());
-        let refills = gpu.refills_of_launches(bytes, THREADS, FIRST + LATER);
+        let refills = gpu.refills_of_launches(&vec![bytes; THREADS], FIRST + LATER);
         // Each stripe gets its first slab.
         assert!(refills[0] >= MULTIPROCESSORS, "{bytes} B: {refills:?}");
         let later: u32 = refills[FIRST..].iter().sum();
@@ -47,16 +47,31 @@ fn an_aged_heap_serves_a_launch() {
     assert!(both.windows(2).all(|pair| pair[0] < pair[1]));
 }
 
+/// How often launches are refilled in an aged heap, after the first of them.
+fn later_refills_in_an_aged_heap(least: u32, most: u32) -> Vec<u32> {
+    let mut gpu = Gpu::new(most.into());
+    gpu.age();
+    let sizes = gpu.sizes(least, most, THREADS);
+    gpu.refills_of_launches(&sizes, FIRST + LATER)
+        .split_off(FIRST)
+}
+
 #[test]
 fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
     for (bytes, most) in [(16, 16), (256, MULTIPROCESSORS)] {
-        let mut gpu = Gpu::new(bytes.into());
-        gpu.age();
-        let refills = gpu.refills_of_launches(bytes, THREADS, FIRST + LATER);
-        let later = &refills[FIRST..];
+        let refills = later_refills_in_an_aged_heap(bytes, bytes);
         assert!(
-            later.iter().all(|refills| *refills <= most),
+            refills.iter().all(|refills| *refills <= most),
             "{bytes} B: {refills:?}"
         );
     }
+}
+
+#[test]
+fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
+    let refills = later_refills_in_an_aged_heap(16, 64);
+    assert!(
+        refills.iter().all(|refills| *refills <= MULTIPROCESSORS),
+        "{refills:?}"
+    );
 }
