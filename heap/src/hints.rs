@@ -15,6 +15,10 @@ const RARE_SHARE: u32 = 64;
 const PLENTY_SHARE: u32 = 2;
 /// A heap is young while less than this part of its pages is in use.
 const YOUNG_SHARE: u32 = 4;
+/// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page.
+const SMALL_SHARE: u32 = 32;
+/// A page has so many slots of a small class at least (binary logarithm), so it lasts.
+const SMALL_SLOTS_LOG2: u32 = 7;
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
 /// So many are one in a heap that is not young, if all stripes of the class get what they want for a small part of the free pages: the lanes of a warp
@@ -54,6 +58,8 @@ pub(crate) struct Hints {
     pub(crate) installed: u32,
     /// Stripes of the class.
     pub(crate) stripes: u32,
+    /// Whether the class is a small one.
+    is_small: bool,
     /// Slots that the stripe will soon be asked for.
     pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
@@ -71,10 +77,10 @@ impl Hints {
         self.free < self.admitted / SCARCE_SHARE
     }
 
-    /// Whether the stripe may have fresh pages.
+    /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
     pub(crate) fn may_take_pages(&self) -> bool {
         let are_rare = self.free < self.admitted / RARE_SHARE;
-        !self.are_pages_scarce() || self.burst && !are_rare
+        !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
     }
 
     /// Whether so many pages are free that to look for anything else would be a waste of time.
@@ -143,16 +149,21 @@ impl Core {
         let admitted = self.admitted_hint();
         // Relaxed: a hint.
         let installed = self.globals().shared.installed.load(Ordering::Relaxed);
+        let stripes = self.stripes_of(class).count;
+        let slot_log2 = log2_up(class::slot_bytes(class));
+        let page_log2 = u32::from(self.page_shift);
         Hints {
             info: self.class_info(class),
-            slot_log2: log2_up(class::slot_bytes(class)),
-            page_log2: u32::from(self.page_shift),
+            slot_log2,
+            page_log2,
             free,
             epoch,
             admitted,
             listed,
             installed,
-            stripes: self.stripes_of(class).count,
+            stripes,
+            is_small: (class + 1) * stripes <= admitted / SMALL_SHARE
+                && slot_log2 + SMALL_SLOTS_LOG2 <= page_log2,
             wanted: seen.left().min(0).unsigned_abs(),
             lasting: 0,
             burst: false,
@@ -219,6 +230,7 @@ mod tests {
             listed: 0,
             installed: 1,
             stripes: 1,
+            is_small: false,
             wanted: 0,
             lasting: 0,
             burst: false,

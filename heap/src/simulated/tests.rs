@@ -75,3 +75,14 @@ fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
         "{refills:?}"
     );
 }
+
+#[test]
+fn many_small_sizes_are_refilled_less_than_once_a_stripe_in_an_aged_heap() {
+    let (least, most) = (16, 512);
+    let refills = later_refills_in_an_aged_heap(least, most);
+    let stripes = (class_of(most) - class_of(least) + 1) * MULTIPROCESSORS;
+    assert!(
+        refills.iter().all(|refills| *refills < stripes),
+        "{refills:?}"
+    );
+}
