@@ -56,6 +56,8 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    end_with_the_reader();
     let result = match Arguments::parse().task {
         Task::Setup => setup::run_setup(),
         Task::Demo => demo::run(),
@@ -76,4 +78,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets the program end as others do when nobody reads its output any more, as of `cargo xtask … | head`. Rust's programs are told by an error
+/// instead, which `println!` takes for a reason to panic.
+#[cfg(unix)]
+fn end_with_the_reader() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: the default action runs no code of this process.
+    let _was_there_before = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
