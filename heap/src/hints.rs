@@ -35,6 +35,11 @@ const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
 /// be offered again, and nobody waits for pages.
 const LAUNCHES_OF_SLAB: u32 = 4;
+/// Such a slab is this part of that (binary logarithm) while the heap is young, and later: then others may soon look for what a stripe keeps.
+const PART_OF_LASTING_LOG2: (u32, u32) = (0, 1);
+/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm), while the heap
+/// is young, and later.
+const SLABS_RETURNING_LOG2: (u32, u32) = (1, 2);
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
@@ -93,6 +98,16 @@ impl Hints {
         self.free > self.admitted - self.admitted / YOUNG_SHARE
     }
 
+    /// How many slabs like one that a stripe gets for one that it has outgrown all stripes of the class could get (binary logarithm).
+    pub(crate) fn slabs_returning_log2(&self) -> u32 {
+        self.by_age(SLABS_RETURNING_LOG2)
+    }
+
+    /// The first of two numbers while the heap is young, the other later.
+    fn by_age(&self, (young, later): (u32, u32)) -> u32 {
+        if self.is_heap_young() { young } else { later }
+    }
+
     /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst, if all stripes
     /// of the class can have what it wants. Of what else lives in a listed slab most lanes of a burst find no slot, and who comes again waits longest.
     pub(crate) fn prefers_pages(&self) -> bool {
@@ -109,6 +124,13 @@ impl Hints {
         (self.slot_log2 + log2_up(self.wanted)).saturating_sub(self.page_log2)
     }
 
+    /// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class; enough for a stripe whose word
+    /// was `before`.
+    fn lasting_slots(&self, before: Ticket) -> u32 {
+        let several = warps_of_stripe(self.stripes) * warp::LANES * LAUNCHES_OF_SLAB;
+        several.max(enough_slots(before)) >> self.by_age(PART_OF_LASTING_LOG2)
+    }
+
     /// The same for a stripe whose crosser asked for `count` slots: the other warps of the
     /// grid may ask for as many as the crosser's mates do. (Not for as many as all lanes of the group: that one asked is why we are
     /// here, and says nothing about other warps.)
@@ -116,7 +138,7 @@ impl Hints {
         let mates = count.max(1) - 1;
         let wanting = Self {
             wanted: self.wanted.max(mates * warps_of_stripe(self.stripes)),
-            lasting: enough_slots(before).max(lasting_slots(self.stripes)),
+            lasting: self.lasting_slots(before),
             ..self
         };
         let is_cheap = !self.is_heap_young() && wanting.all_can_have(SMALL_PART_LOG2);
@@ -181,11 +203,6 @@ pub(crate) fn is_of_many(before: Ticket) -> bool {
 #[inline(always)]
 fn warps_of_stripe(stripes: u32) -> u32 {
     ((thread::grid_threads() / warp::LANES) >> log2(stripes)).min(MOST_WARPS)
-}
-
-/// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class.
-fn lasting_slots(stripes: u32) -> u32 {
-    warps_of_stripe(stripes) * warp::LANES * LAUNCHES_OF_SLAB
 }
 
 /// Slots of a slab that a stripe whose word was `before` hardly uses up.

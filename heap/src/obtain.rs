@@ -36,8 +36,6 @@ const LESS_LOG2: u32 = 2;
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
-/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm).
-const SLABS_RETURNING_LOG2: u32 = 1;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -253,7 +251,7 @@ impl Core {
     ///
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
-    /// ([`SLABS_RETURNING_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`Hints::slabs_returning_log2`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
@@ -265,7 +263,7 @@ impl Core {
             hints.installed.max(stripes)
         };
         let each_log2 = match (hints.outgrown, hints.burst) {
-            (true, _) => SLABS_RETURNING_LOG2,
+            (true, _) => hints.slabs_returning_log2(),
             (false, true) => SLABS_OF_BURST_LOG2,
             (false, false) => SLABS_OF_ALL_LOG2,
         };
@@ -316,7 +314,7 @@ impl Core {
     /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
     fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
         let stripes = self.stripes_of(class).count;
-        let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
+        let largest = log2(hints.free).saturating_sub(log2(stripes) + hints.slabs_returning_log2());
         (hints.is_heap_young() || hints.burst) && order < largest.min(hints.info.largest_order)
     }
 
