@@ -84,7 +84,7 @@ impl Hints {
 
     /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
     pub(crate) fn may_take_pages(&self) -> bool {
-        let are_rare = self.free < self.admitted / RARE_SHARE;
+        let are_rare = are_rare(self.free, self.admitted);
         !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
     }
 
@@ -163,6 +163,11 @@ impl Hints {
 }
 
 impl Core {
+    /// Whether hardly any page is free.
+    pub(crate) fn are_pages_rare(&self) -> bool {
+        are_rare(self.free_pages().count(), self.admitted_hint())
+    }
+
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
@@ -192,6 +197,11 @@ impl Core {
             outgrown: false,
         }
     }
+}
+
+/// Whether so few pages are free, of all, that they are rare.
+fn are_rare(free: u32, admitted: u32) -> bool {
+    free < admitted / RARE_SHARE
 }
 
 /// Whether the stripe whose word was `before` was refilled several times. (The generation begins anew after 16 refills. It is a guess.)

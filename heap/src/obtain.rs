@@ -272,18 +272,14 @@ impl Core {
         let mut order = hints.wanted_order().min(share);
         if before.has_slab() {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
-            // By chance, not by turns: what a launch does again and again must not keep in step with it.
-            let place = hints
-                .epoch
-                .wrapping_add(thread::sm_id())
-                .wrapping_mul(GOLDEN);
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
                 || if hints.is_heap_young() {
                     is_soon_used_up
                 } else {
-                    share_of(place, REFILLS_TO_GROW) == 0
+                    // Not by turns: what a launch does again and again must not keep in step with it.
+                    random_below(REFILLS_TO_GROW, hints.epoch) == 0
                 };
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
@@ -348,11 +344,22 @@ impl Core {
         hints.installed.max(begun) << order
     }
 
+    /// A number below `end` that looks random.
+    pub(crate) fn at_random(&self, end: u32) -> u32 {
+        random_below(end, self.free_pages().count_and_epoch().1)
+    }
+
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
         let slab = Slab::new(page, class, order);
         self.found_slab(slab);
         Search::of_pages(slab)
     }
+}
+
+/// A number below `end` that looks random, from one that always changes.
+fn random_below(end: u32, changing: u32) -> u32 {
+    let place = changing.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN);
+    share_of(place, end)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

@@ -289,6 +289,7 @@ impl Core {
     #[inline(never)]
     fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
         let class = before.class();
+        self.reclaim_now_and_then();
         self.let_go_in_sight(before);
         // Only now: who sees the stripe without the slab finds the slab where it went.
         stripe.publish(Ticket::refilling(class).following(before));

@@ -21,6 +21,9 @@ use core::ops::Range;
 use simt::atomic::{Ordering, fence};
 use simt::thread;
 
+/// One of so many refills that search takes idle slabs away where hardly any page is free.
+const SEARCHES_TO_RECLAIM: u32 = 8;
+
 /// What one look at the places of a class gave: a ticket, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look(u64);
@@ -230,17 +233,35 @@ impl Core {
     pub(crate) fn reclaim_idle(&self) -> bool {
         let mut found = false;
         for class in 0..self.layout().class_count {
-            let mut from = 0;
-            let stripes = self.stripes_of(class);
-            while from < stripes.count {
-                let mut idle = self.idle_stripes(class, from);
-                while idle != 0 {
-                    let index = stripes.after(from, idle.trailing_zeros());
-                    found |= self.reclaim(class, self.stripe(class, index));
-                    idle &= idle - 1;
-                }
-                from += AT_ONCE;
+            found |= self.reclaim_idle_of(class);
+        }
+        found
+    }
+
+    /// The same with the stripes of some class, now and then, where hardly any page is free: what bursts have left comes back before everybody looks for
+    /// it.
+    pub(crate) fn reclaim_now_and_then(&self) {
+        let classes = self.layout().class_count;
+        let class = self.at_random(classes * SEARCHES_TO_RECLAIM);
+        if class < classes && self.are_pages_rare() {
+            self.reclaim_idle_of(class);
+        }
+    }
+
+    /// The same with the stripes of a class.
+    #[inline(never)]
+    fn reclaim_idle_of(&self, class: u32) -> bool {
+        let mut found = false;
+        let mut from = 0;
+        let stripes = self.stripes_of(class);
+        while from < stripes.count {
+            let mut idle = self.idle_stripes(class, from);
+            while idle != 0 {
+                let index = stripes.after(from, idle.trailing_zeros());
+                found |= self.reclaim(class, self.stripe(class, index));
+                idle &= idle - 1;
             }
+            from += AT_ONCE;
         }
         found
     }
