@@ -2,8 +2,8 @@
 //! when there is nothing.
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
-//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, slabs of
-//! any class that stripes hold without a block in them, and at last the slots of all larger classes. Because memory moves while it looks,
+//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, the slots
+//! of all larger classes, and at last slabs of any class that stripes hold without a block in them. Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
 //! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
 //! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
@@ -65,12 +65,13 @@ impl Core {
         if let Some(ticket) = look.ticket() {
             return ticket;
         }
-        if self.reclaim_idle() {
-            return Ticket::empty(class);
-        }
         let far = self.look_at_larger(wish, near..classes, count);
         if let Some(ticket) = far.ticket() {
             return ticket;
+        }
+        // Dearest of all, since all stripes of all classes are looked at.
+        if self.reclaim_idle() {
+            return Ticket::empty(class);
         }
         let settled = [look, nearly, far]
             .iter()
