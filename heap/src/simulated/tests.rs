@@ -34,6 +34,16 @@ fn blocks_of_a_first_launch_lie_in_twice_their_bytes() {
 }
 
 #[test]
+fn large_blocks_are_hardly_refilled() {
+    let mut gpu = Gpu::new(0);
+    let refills = gpu.refills_of_launches(&[1 << 20; 64], FIRST + LATER);
+    assert!(
+        refills[FIRST..].iter().all(|refills| *refills <= 1),
+        "{refills:?}"
+    );
+}
+
+#[test]
 fn an_aged_heap_serves_a_launch() {
     let mut gpu = Gpu::new(1);
     let kept = gpu.age();
