@@ -174,11 +174,12 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::MAX_ORDER;
 
     #[test]
     fn a_slab_entry_gives_back_what_it_was_made_of() {
         for class in 0..class::MAX_CLASSES {
-            for order in 0..9 {
+            for order in 0..=MAX_ORDER {
                 let mark = Mark::of_generation(class + order);
                 let entry = Entry::slab(class, order).marked(mark);
                 assert!(entry.is_slab_of(mark) && !entry.is_slab_of(Mark::of_generation(200)));

@@ -1,5 +1,6 @@
 //! What a refill knows: what it looks at before it does anything, and what that says of the heap, the launch and the stripe.
 
+use crate::class;
 use crate::heap::Core;
 use crate::layout::{ClassInfo, MAX_SLOTS};
 use crate::ticket::Ticket;
@@ -14,8 +15,17 @@ const RARE_SHARE: u32 = 64;
 const PLENTY_SHARE: u32 = 2;
 /// A heap is young while less than this part of its pages is in use.
 const YOUNG_SHARE: u32 = 4;
+/// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page.
+const SMALL_SHARE: u32 = 32;
+/// A page has so many slots of a small class at least (binary logarithm), so it lasts.
+const SMALL_SLOTS_LOG2: u32 = 7;
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
+/// So many are one in a heap that is not young, if all stripes of the class get what they want for a small part of the free pages: the lanes of a warp
+/// that asks for a few small sizes.
+const FEW_LANES: u32 = 4;
+/// That part (binary logarithm).
+const SMALL_PART_LOG2: u32 = 4;
 
 /// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
@@ -25,6 +35,11 @@ const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
 /// be offered again, and nobody waits for pages.
 const LAUNCHES_OF_SLAB: u32 = 4;
+/// Such a slab is this part of that (binary logarithm) while the heap is young, and later: then others may soon look for what a stripe keeps.
+const PART_OF_LASTING_LOG2: (u32, u32) = (0, 1);
+/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm), while the heap
+/// is young, and later.
+const SLABS_RETURNING_LOG2: (u32, u32) = (1, 2);
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
@@ -33,6 +48,9 @@ const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
 #[derive(Clone, Copy)]
 pub(crate) struct Hints {
     pub(crate) info: ClassInfo,
+    /// Bytes of a slot, and of a page (binary logarithms, the first rounded up).
+    slot_log2: u32,
+    page_log2: u32,
     /// Free pages.
     pub(crate) free: u32,
     /// Pages of the heap.
@@ -43,6 +61,10 @@ pub(crate) struct Hints {
     pub(crate) listed: u32,
     /// Stripes that have a slab.
     pub(crate) installed: u32,
+    /// Stripes of the class.
+    pub(crate) stripes: u32,
+    /// Whether the class is a small one.
+    is_small: bool,
     /// Slots that the stripe will soon be asked for.
     pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
@@ -60,10 +82,10 @@ impl Hints {
         self.free < self.admitted / SCARCE_SHARE
     }
 
-    /// Whether the stripe may have fresh pages.
+    /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
     pub(crate) fn may_take_pages(&self) -> bool {
-        let are_rare = self.free < self.admitted / RARE_SHARE;
-        !self.are_pages_scarce() || self.burst && !are_rare
+        let are_rare = are_rare(self.free, self.admitted);
+        !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
     }
 
     /// Whether so many pages are free that to look for anything else would be a waste of time.
@@ -76,18 +98,52 @@ impl Hints {
         self.free > self.admitted - self.admitted / YOUNG_SHARE
     }
 
-    /// The same for a stripe, one of `stripes`, whose crosser asked for `count` slots: the other warps of the
+    /// How many slabs like one that a stripe gets for one that it has outgrown all stripes of the class could get (binary logarithm).
+    pub(crate) fn slabs_returning_log2(&self) -> u32 {
+        self.by_age(SLABS_RETURNING_LOG2)
+    }
+
+    /// The first of two numbers while the heap is young, the other later.
+    fn by_age(&self, (young, later): (u32, u32)) -> u32 {
+        if self.is_heap_young() { young } else { later }
+    }
+
+    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst, if all stripes
+    /// of the class can have what it wants. Of what else lives in a listed slab most lanes of a burst find no slot, and who comes again waits longest.
+    pub(crate) fn prefers_pages(&self) -> bool {
+        self.are_pages_plentiful() || self.outgrown || self.burst && self.all_can_have(0)
+    }
+
+    /// Whether all stripes of the class can have what this one wants, of a part of the free pages (binary logarithm).
+    fn all_can_have(&self, part_log2: u32) -> bool {
+        self.wanted_order() + log2(self.stripes) + part_log2 < log2(self.free)
+    }
+
+    /// Pages of what is wanted (binary logarithm).
+    pub(crate) fn wanted_order(&self) -> u32 {
+        (self.slot_log2 + log2_up(self.wanted)).saturating_sub(self.page_log2)
+    }
+
+    /// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class; enough for a stripe whose word
+    /// was `before`.
+    fn lasting_slots(&self, before: Ticket) -> u32 {
+        let several = warps_of_stripe(self.stripes) * warp::LANES * LAUNCHES_OF_SLAB;
+        several.max(enough_slots(before)) >> self.by_age(PART_OF_LASTING_LOG2)
+    }
+
+    /// The same for a stripe whose crosser asked for `count` slots: the other warps of the
     /// grid may ask for as many as the crosser's mates do. (Not for as many as all lanes of the group: that one asked is why we are
     /// here, and says nothing about other warps.)
-    pub(crate) fn for_group_of(self, before: Ticket, count: u32, stripes: u32) -> Self {
-        Self {
-            wanted: self
-                .wanted
-                .max((count.max(1) - 1) * warps_of_stripe(stripes)),
-            lasting: enough_slots(before).max(lasting_slots(stripes)),
-            burst: count >= BURST_LANES,
+    pub(crate) fn for_group_of(self, before: Ticket, count: u32) -> Self {
+        let mates = count.max(1) - 1;
+        let wanting = Self {
+            wanted: self.wanted.max(mates * warps_of_stripe(self.stripes)),
+            lasting: self.lasting_slots(before),
             ..self
-        }
+        };
+        let is_cheap = !self.is_heap_young() && wanting.all_can_have(SMALL_PART_LOG2);
+        let burst = count >= if is_cheap { FEW_LANES } else { BURST_LANES };
+        Self { burst, ..wanting }
     }
 
     /// The same for a stripe that has outgrown its slab, or not. Where blocks come back it gets at once what lasts; else
@@ -107,6 +163,11 @@ impl Hints {
 }
 
 impl Core {
+    /// Whether hardly any page is free.
+    pub(crate) fn are_pages_rare(&self) -> bool {
+        are_rare(self.free_pages().count(), self.admitted_hint())
+    }
+
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
@@ -115,19 +176,32 @@ impl Core {
         let admitted = self.admitted_hint();
         // Relaxed: a hint.
         let installed = self.globals().shared.installed.load(Ordering::Relaxed);
+        let stripes = self.stripes_of(class).count;
+        let slot_log2 = log2_up(class::slot_bytes(class));
+        let page_log2 = u32::from(self.page_shift);
         Hints {
             info: self.class_info(class),
+            slot_log2,
+            page_log2,
             free,
             epoch,
             admitted,
             listed,
             installed,
+            stripes,
+            is_small: (class + 1) * stripes <= admitted / SMALL_SHARE
+                && slot_log2 + SMALL_SLOTS_LOG2 <= page_log2,
             wanted: seen.left().min(0).unsigned_abs(),
             lasting: 0,
             burst: false,
             outgrown: false,
         }
     }
+}
+
+/// Whether so few pages are free, of all, that they are rare.
+fn are_rare(free: u32, admitted: u32) -> bool {
+    free < admitted / RARE_SHARE
 }
 
 /// Whether the stripe whose word was `before` was refilled several times. (The generation begins anew after 16 refills. It is a guess.)
@@ -139,11 +213,6 @@ pub(crate) fn is_of_many(before: Ticket) -> bool {
 #[inline(always)]
 fn warps_of_stripe(stripes: u32) -> u32 {
     ((thread::grid_threads() / warp::LANES) >> log2(stripes)).min(MOST_WARPS)
-}
-
-/// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class.
-fn lasting_slots(stripes: u32) -> u32 {
-    warps_of_stripe(stripes) * warp::LANES * LAUNCHES_OF_SLAB
 }
 
 /// Slots of a slab that a stripe whose word was `before` hardly uses up.
@@ -166,8 +235,12 @@ pub(crate) fn log2(number: u32) -> u32 {
 mod tests {
     use super::*;
 
+    /// Slots of 8 MiB and of 16 B, in pages of 64 KiB (binary logarithms).
+    const LARGE: u32 = 23;
+    const SMALL: u32 = 4;
+
     /// What a stripe sees of which a group of `lanes` wants units, where `free` of 6,400 pages are free.
-    fn hints(free: u32, lanes: u32) -> Hints {
+    fn hints(slot_log2: u32, free: u32, lanes: u32) -> Hints {
         let info = ClassInfo {
             least_order: 0,
             usual_order: 0,
@@ -176,28 +249,48 @@ mod tests {
         };
         let before = Hints {
             info,
+            slot_log2,
+            page_log2: 16,
             free,
             admitted: 6400,
             epoch: 0,
             listed: 0,
             installed: 1,
+            stripes: 1,
+            is_small: false,
             wanted: 0,
             lasting: 0,
             burst: false,
             outgrown: false,
         };
-        before.for_group_of(Ticket::empty(0), lanes, 1)
+        before.for_group_of(Ticket::empty(0), lanes)
     }
 
     #[test]
     fn bursts_may_take_pages_where_they_are_scarce_but_not_the_last() {
         for (free, few, many) in [(800, true, true), (799, false, true), (99, false, false)] {
-            assert_eq!(hints(free, 1).may_take_pages(), few, "{free}");
-            assert_eq!(hints(free, BURST_LANES - 1).may_take_pages(), few, "{free}");
-            assert_eq!(hints(free, BURST_LANES).may_take_pages(), many, "{free}");
+            assert_eq!(hints(LARGE, free, 1).may_take_pages(), few, "{free}");
+            assert_eq!(
+                hints(LARGE, free, BURST_LANES - 1).may_take_pages(),
+                few,
+                "{free}"
+            );
+            assert_eq!(
+                hints(LARGE, free, BURST_LANES).may_take_pages(),
+                many,
+                "{free}"
+            );
         }
         // A 64th is not the last.
-        assert!(hints(100, warp::LANES).may_take_pages());
+        assert!(hints(LARGE, 100, warp::LANES).may_take_pages());
+    }
+
+    #[test]
+    fn fewer_lanes_are_a_burst_where_that_takes_little() {
+        for (slot, few) in [(SMALL, true), (LARGE, false)] {
+            assert_eq!(hints(slot, 799, FEW_LANES).may_take_pages(), few, "{slot}");
+            assert!(!hints(slot, 799, FEW_LANES - 1).may_take_pages(), "{slot}");
+        }
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
 /// Largest capacity in bytes (1 TiB: words of the slots' bitmap are counted in 32 bits).
 pub const MAX_CAPACITY: u64 = 1 << 40;
 /// Slabs have at most `2^MAX_ORDER` pages.
-pub const MAX_ORDER: u32 = 8;
+pub const MAX_ORDER: u32 = 9;
+/// But those that have as many slots as two warps have lanes with fewer pages have at most `2^MANY_ORDER`.
+const MANY_ORDER: u32 = 8;
+const MANY_SLOTS: u64 = 64;
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 255;
 /// Slots of the largest size in the largest slab.
@@ -183,9 +186,11 @@ impl Layout {
             .next_power_of_two()
             .max(MIN_PAGE_BYTES);
         let page_count = capacity.div_ceil(page_bytes) as u32;
-        // A slab is at most a 64th of the heap.
-        let max_order = (page_count / 64).max(1).ilog2().min(MAX_ORDER);
-        let largest_slot = ((page_bytes << max_order) / FEWEST_SLOTS).max(128) as u32;
+        // A slab is at most a 64th of the heap, and has at most 2 GiB: offsets in it have 32 bits.
+        let fitting = (page_count / 64).max(1).ilog2();
+        let max_order = fitting.min(MAX_ORDER).min(31 - page_bytes.ilog2());
+        let largest_slot =
+            ((page_bytes << max_order.min(MANY_ORDER)) / FEWEST_SLOTS).max(128) as u32;
         let class_count = class::class_of(largest_slot) + 1;
         debug_assert!(class_count <= MAX_CLASSES);
         let mut layout = Self {
@@ -275,10 +280,11 @@ impl Layout {
                 .min(self.max_order)
         };
         let usual_order = order_for(WISHED_SLOTS);
+        let most_order = order_for(MANY_SLOTS).max(MANY_ORDER.min(self.max_order));
         let largest_order = (MAX_SLOTS * slot / self.page_bytes())
             .max(1)
             .ilog2()
-            .clamp(usual_order, self.max_order);
+            .clamp(usual_order, most_order);
         ClassInfo {
             least_order: order_for(1),
             usual_order,
@@ -348,6 +354,7 @@ mod tests {
             assert!(layout.capacity >= capacity && layout.page_count <= MAX_PAGES);
             assert!(layout.capacity - capacity < layout.page_bytes());
             assert!(layout.class_count <= MAX_CLASSES);
+            assert!(layout.page_bytes() << layout.max_order <= 1 << 31);
             assert_eq!(
                 class::slot_bytes(layout.class_count - 1),
                 layout.largest_slot

@@ -7,9 +7,8 @@
 //! Bursts, where the lanes of a warp want the same, fill what they get: they may have fresh pages where these are scarce, and many.
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
-use crate::class;
 use crate::heap::Core;
-use crate::hints::{Hints, enough_slots, is_of_many, log2, log2_up};
+use crate::hints::{Hints, enough_slots, is_of_many, log2};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
@@ -32,13 +31,11 @@ const WORDS_AT_HAND: u32 = 8;
 const LESS_LOG2: u32 = 2;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time, up to [`enough_slots`]: what is refilled again and again
-/// is soon refilled seldom.
+/// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and not beyond: what is refilled again and again
+/// is soon refilled seldom, and the blocks of a launch lie near each other.
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
-/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm).
-const SLABS_RETURNING_LOG2: u32 = 1;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -89,22 +86,44 @@ pub(crate) enum Effort {
 
 impl Core {
     /// A slab that is found by a few accesses, while the stripe keeps its old one: one of the class's listed slabs
-    /// with room, unless pages are plentiful; or free pages, unless they are too scarce.
+    /// with room, or free pages, unless they are too scarce.
     pub(crate) fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
-        let class = before.class();
-        if hints.listed != 0
-            && !hints.are_pages_plentiful()
-            && let Some(slab) = self.take_listed(class, PROBES_AT_HAND)
-        {
-            return Search::listed(slab);
+        let pages_first = hints.prefers_pages();
+        // Twice the same code, which is seldom in the instruction caches.
+        for pages in [pages_first, !pages_first] {
+            let found = if pages {
+                self.make_at_hand(before, hints, pages_first)
+            } else {
+                self.take_listed_at_hand(before.class(), hints)
+            };
+            // Who has outgrown a slab that cannot be replaced by a larger one comes again as if it had not.
+            if found.slab().is_some() || hints.outgrown {
+                return found;
+            }
         }
+        Search::UNSETTLED
+    }
+
+    /// One of the listed slabs of a class with room, unless pages are plentiful.
+    fn take_listed_at_hand(&self, class: u32, hints: Hints) -> Search {
+        if hints.listed == 0 || hints.are_pages_plentiful() {
+            return Search::UNSETTLED;
+        }
+        self.take_listed(class, PROBES_AT_HAND)
+            .map_or(Search::UNSETTLED, Search::listed)
+    }
+
+    /// A slab of free pages, unless they are too scarce: as large as is good now, or hardly smaller; of any size if pages are scarce and nothing else was
+    /// found, so they are not the `first` choice.
+    fn make_at_hand(&self, before: Ticket, hints: Hints, first: bool) -> Search {
         if !hints.may_take_pages() {
             return Search::UNSETTLED;
         }
+        let class = before.class();
         let order = self.wished_order(before, hints);
         let least = if hints.outgrown {
-            order
-        } else if hints.are_pages_scarce() {
+            (before.order() + 1).min(order)
+        } else if hints.are_pages_scarce() && !first {
             hints.info.usual_order
         } else {
             order.saturating_sub(LESS_LOG2).max(hints.info.usual_order)
@@ -232,47 +251,43 @@ impl Core {
     ///
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
-    /// ([`SLABS_RETURNING_LOG2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`Hints::slabs_returning_log2`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
         let stripes = self.stripes_of(class).count;
-        let bytes_log2 = log2_up(class::slot_bytes(class)) + log2_up(hints.wanted);
         let drawing = if hints.burst {
             stripes
         } else {
             hints.installed.max(stripes)
         };
         let each_log2 = match (hints.outgrown, hints.burst) {
-            (true, _) => SLABS_RETURNING_LOG2,
+            (true, _) => hints.slabs_returning_log2(),
             (false, true) => SLABS_OF_BURST_LOG2,
             (false, false) => SLABS_OF_ALL_LOG2,
         };
         let slabs_log2 = log2(drawing) + each_log2;
         let share = log2(hints.free).saturating_sub(slabs_log2);
-        let mut order = bytes_log2
-            .saturating_sub(u32::from(self.page_shift))
-            .min(share);
+        let mut order = hints.wanted_order().min(share);
         if before.has_slab() {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
-            // By chance, not by turns: what a launch does again and again must not keep in step with it.
-            let place = hints
-                .epoch
-                .wrapping_add(thread::sm_id())
-                .wrapping_mul(GOLDEN);
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
-                || hints.is_heap_young() && is_soon_used_up
-                || share_of(place, REFILLS_TO_GROW) == 0;
+                || if hints.is_heap_young() {
+                    is_soon_used_up
+                } else {
+                    // Not by turns: what a launch does again and again must not keep in step with it.
+                    random_below(REFILLS_TO_GROW, hints.epoch) == 0
+                };
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)
     }
 
-    /// Whether a stripe of a young heap should get a larger slab, rather than its own `again` or another one: because blocks come
+    /// Whether a stripe of a young heap, or one of which a burst wants units, should get a larger slab, rather than its own `again` or another one: because blocks come
     /// back while it draws, or because it came to the end of its slab again and again. From four times of what lives at once on its own can always be
     /// offered again, which is the cheapest refill, or is rewound; and the larger it is, the fewer refills there are.
     pub(crate) fn is_outgrown(
@@ -295,8 +310,8 @@ impl Core {
     /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
     fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
         let stripes = self.stripes_of(class).count;
-        let largest = log2(hints.free).saturating_sub(log2(stripes) + SLABS_RETURNING_LOG2);
-        hints.is_heap_young() && order < largest.min(hints.info.largest_order)
+        let largest = log2(hints.free).saturating_sub(log2(stripes) + hints.slabs_returning_log2());
+        (hints.is_heap_young() || hints.burst) && order < largest.min(hints.info.largest_order)
     }
 
     /// Whether a stripe keeps a slab that it gets now.
@@ -329,11 +344,22 @@ impl Core {
         hints.installed.max(begun) << order
     }
 
+    /// A number below `end` that looks random.
+    pub(crate) fn at_random(&self, end: u32) -> u32 {
+        random_below(end, self.free_pages().count_and_epoch().1)
+    }
+
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
         let slab = Slab::new(page, class, order);
         self.found_slab(slab);
         Search::of_pages(slab)
     }
+}
+
+/// A number below `end` that looks random, from one that always changes.
+fn random_below(end: u32, changing: u32) -> u32 {
+    let place = changing.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN);
+    share_of(place, end)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

@@ -147,7 +147,7 @@ impl Core {
         let glance = self.glance(before);
         let mut hints = self.hints(before.class(), stripe.look());
         let again = glance.ticket_again(before);
-        hints = hints.for_group_of(before, count, self.stripes_of(before.class()).count);
+        hints = hints.for_group_of(before, count);
         let has_outgrown = self.is_outgrown(before, glance, again, hints);
         let as_before = hints;
         hints = hints.of_stripe(has_outgrown, glance.came_back());
@@ -289,6 +289,7 @@ impl Core {
     #[inline(never)]
     fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
         let class = before.class();
+        self.reclaim_now_and_then();
         self.let_go_in_sight(before);
         // Only now: who sees the stripe without the slab finds the slab where it went.
         stripe.publish(Ticket::refilling(class).following(before));

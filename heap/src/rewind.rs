@@ -3,7 +3,7 @@
 //! A stripe that runs out makes the warps of its multiprocessor wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
-//! although hardly any of its slots are in use.
+//! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
@@ -13,11 +13,12 @@
 //! as soon as it is used up.
 
 use crate::heap::Core;
-use crate::slab::{Slab, SlabState, USE};
+use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 
-/// Slots of the smallest slab that is rewound: smaller ones would be rewound after every few blocks, which costs more than it spares.
+/// Slots of the smallest slab that is rewound while a part of it lives: smaller ones would be rewound after every few blocks, which costs more than it
+/// spares.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
 const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
     16
@@ -35,11 +36,13 @@ const LASTING_SLOTS: u32 = 1 << 15;
 /// these alone.
 #[inline(always)]
 pub(crate) fn is_turn(before: u32, after: u32, slots: impl FnOnce() -> u32) -> bool {
-    if (before ^ after) & USE & !(TURN_SLOTS - 1) == 0 {
+    // All of it was drawn, and all came back.
+    let is_drained = after == INSTALLED;
+    if !is_drained && (before ^ after) & USE & !(TURN_SLOTS - 1) == 0 {
         return false;
     }
     let slots = slots();
-    slots >= LEAST_SLOTS && after & USE <= most_used(slots)
+    is_drained || slots >= LEAST_SLOTS && after & USE <= most_used(slots)
 }
 
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.

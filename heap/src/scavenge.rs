@@ -2,8 +2,8 @@
 //! when there is nothing.
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
-//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, slabs of
-//! any class that stripes hold without a block in them, and at last the slots of all larger classes. Because memory moves while it looks,
+//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, the slots
+//! of all larger classes, and at last slabs of any class that stripes hold without a block in them. Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
 //! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
 //! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
@@ -20,6 +20,9 @@ use crate::ticket::Ticket;
 use core::ops::Range;
 use simt::atomic::{Ordering, fence};
 use simt::thread;
+
+/// One of so many refills that search takes idle slabs away where hardly any page is free.
+const SEARCHES_TO_RECLAIM: u32 = 8;
 
 /// What one look at the places of a class gave: a ticket, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +65,13 @@ impl Core {
         if let Some(ticket) = look.ticket() {
             return ticket;
         }
-        if self.reclaim_idle() {
-            return Ticket::empty(class);
-        }
         let far = self.look_at_larger(wish, near..classes, count);
         if let Some(ticket) = far.ticket() {
             return ticket;
+        }
+        // Dearest of all, since all stripes of all classes are looked at.
+        if self.reclaim_idle() {
+            return Ticket::empty(class);
         }
         let settled = [look, nearly, far]
             .iter()
@@ -230,17 +234,35 @@ impl Core {
     pub(crate) fn reclaim_idle(&self) -> bool {
         let mut found = false;
         for class in 0..self.layout().class_count {
-            let mut from = 0;
-            let stripes = self.stripes_of(class);
-            while from < stripes.count {
-                let mut idle = self.idle_stripes(class, from);
-                while idle != 0 {
-                    let index = stripes.after(from, idle.trailing_zeros());
-                    found |= self.reclaim(class, self.stripe(class, index));
-                    idle &= idle - 1;
-                }
-                from += AT_ONCE;
+            found |= self.reclaim_idle_of(class);
+        }
+        found
+    }
+
+    /// The same with the stripes of some class, now and then, where hardly any page is free: what bursts have left comes back before everybody looks for
+    /// it.
+    pub(crate) fn reclaim_now_and_then(&self) {
+        let classes = self.layout().class_count;
+        let class = self.at_random(classes * SEARCHES_TO_RECLAIM);
+        if class < classes && self.are_pages_rare() {
+            self.reclaim_idle_of(class);
+        }
+    }
+
+    /// The same with the stripes of a class.
+    #[inline(never)]
+    fn reclaim_idle_of(&self, class: u32) -> bool {
+        let mut found = false;
+        let mut from = 0;
+        let stripes = self.stripes_of(class);
+        while from < stripes.count {
+            let mut idle = self.idle_stripes(class, from);
+            while idle != 0 {
+                let index = stripes.after(from, idle.trailing_zeros());
+                found |= self.reclaim(class, self.stripe(class, index));
+                idle &= idle - 1;
             }
+            from += AT_ONCE;
         }
         found
     }

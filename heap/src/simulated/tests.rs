@@ -22,6 +22,28 @@ fn a_launch_that_is_repeated_is_hardly_refilled_in_a_young_heap() {
 }
 
 #[test]
+fn blocks_of_a_first_launch_lie_in_twice_their_bytes() {
+    let sizes = vec![16; THREADS];
+    let bytes = u64::from(sizes.iter().sum::<u32>());
+    for seed in 0..8 {
+        let mut blocks = Gpu::new(seed).allocate(&sizes);
+        blocks.sort_unstable();
+        let range = blocks[THREADS - 1] + 16 - blocks[0];
+        assert!(range <= 2 * bytes, "{range} of {bytes} bytes");
+    }
+}
+
+#[test]
+fn large_blocks_are_not_refilled() {
+    let mut gpu = Gpu::new(0);
+    let refills = gpu.refills_of_launches(&[1 << 20; 64], FIRST + LATER);
+    assert!(
+        refills[FIRST..].iter().all(|refills| *refills == 0),
+        "{refills:?}"
+    );
+}
+
+#[test]
 fn an_aged_heap_serves_a_launch() {
     let mut gpu = Gpu::new(1);
     let kept = gpu.age();
@@ -33,4 +55,44 @@ fn an_aged_heap_serves_a_launch() {
     let mut both = [kept, blocks].concat();
     both.sort_unstable();
     assert!(both.windows(2).all(|pair| pair[0] < pair[1]));
+}
+
+/// How often launches are refilled in an aged heap, after the first of them.
+fn later_refills_in_an_aged_heap(least: u32, most: u32) -> Vec<u32> {
+    let mut gpu = Gpu::new(most.into());
+    gpu.age();
+    let sizes = gpu.sizes(least, most, THREADS);
+    gpu.refills_of_launches(&sizes, FIRST + LATER)
+        .split_off(FIRST)
+}
+
+#[test]
+fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
+    for (bytes, most) in [(16, 16), (256, MULTIPROCESSORS)] {
+        let refills = later_refills_in_an_aged_heap(bytes, bytes);
+        assert!(
+            refills.iter().all(|refills| *refills <= most),
+            "{bytes} B: {refills:?}"
+        );
+    }
+}
+
+#[test]
+fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
+    let refills = later_refills_in_an_aged_heap(16, 64);
+    assert!(
+        refills.iter().all(|refills| *refills <= MULTIPROCESSORS),
+        "{refills:?}"
+    );
+}
+
+#[test]
+fn many_small_sizes_are_refilled_less_than_once_a_stripe_in_an_aged_heap() {
+    let (least, most) = (16, 512);
+    let refills = later_refills_in_an_aged_heap(least, most);
+    let stripes = (class_of(most) - class_of(least) + 1) * MULTIPROCESSORS;
+    assert!(
+        refills.iter().all(|refills| *refills < stripes),
+        "{refills:?}"
+    );
 }
