@@ -7,8 +7,8 @@ use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::{thread, warp};
 
-/// Pages are scarce if less than this part of them is free.
-const SCARCE_SHARE: u32 = 8;
+/// Pages are scarce if fewer sixteenths of them are free.
+const SCARCE_SIXTEENTHS: u32 = 3;
 /// Pages are rare if less than this part of them is free: then bursts get none at hand either.
 const RARE_SHARE: u32 = 64;
 /// Pages are plentiful if more than this part of them is free.
@@ -35,11 +35,8 @@ const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
 /// be offered again, and nobody waits for pages.
 const LAUNCHES_OF_SLAB: u32 = 4;
-/// Such a slab is this part of that (binary logarithm) while the heap is young, and later: then others may soon look for what a stripe keeps.
-const PART_OF_LASTING_LOG2: (u32, u32) = (0, 1);
-/// Slabs that a stripe outgrows are replaced by larger ones until all stripes of their class could get this many (binary logarithm), while the heap
-/// is young, and later.
-const SLABS_RETURNING_LOG2: (u32, u32) = (1, 2);
+/// Such a slab is this part of that (binary logarithm) while pages are not plentiful: others may soon look for what a stripe keeps.
+const PART_OF_LASTING_LOG2: u32 = 1;
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
@@ -74,12 +71,23 @@ pub(crate) struct Hints {
     pub(crate) burst: bool,
     /// Whether the stripe has outgrown its slab, see `Core::is_outgrown`.
     pub(crate) outgrown: bool,
+    /// What became of that slab.
+    pub(crate) old: OldSlab,
+}
+
+/// What became of the slab of a stripe until its units were used up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct OldSlab {
+    /// Whether many of its blocks were freed.
+    pub(crate) came_back: bool,
+    /// Whether it can be offered again.
+    pub(crate) may_stay: bool,
 }
 
 impl Hints {
     /// Whether so few pages are free that what other stripes have left should be used up first.
     pub(crate) fn are_pages_scarce(&self) -> bool {
-        self.free < self.admitted / SCARCE_SHARE
+        self.free < self.admitted / 16 * SCARCE_SIXTEENTHS
     }
 
     /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
@@ -98,25 +106,21 @@ impl Hints {
         self.free > self.admitted - self.admitted / YOUNG_SHARE
     }
 
-    /// How many slabs like one that a stripe gets for one that it has outgrown all stripes of the class could get (binary logarithm).
+    /// How many slabs like one that a stripe gets for one that it has outgrown all stripes of the class could get (binary logarithm). (Where pages are not
+    /// plentiful only bursts outgrow theirs.)
     pub(crate) fn slabs_returning_log2(&self) -> u32 {
-        self.by_age(SLABS_RETURNING_LOG2)
+        u32::from(self.are_pages_plentiful())
     }
 
-    /// The first of two numbers while the heap is young, the other later.
-    fn by_age(&self, (young, later): (u32, u32)) -> u32 {
-        if self.is_heap_young() { young } else { later }
-    }
-
-    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst, if all stripes
-    /// of the class can have what it wants. Of what else lives in a listed slab most lanes of a burst find no slot, and who comes again waits longest.
+    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst. In a listed slab,
+    /// where others live, most lanes of a burst find no slot, and who comes again waits longest.
     pub(crate) fn prefers_pages(&self) -> bool {
-        self.are_pages_plentiful() || self.outgrown || self.burst && self.all_can_have(0)
+        self.are_pages_plentiful() || self.outgrown || self.burst
     }
 
-    /// Whether all stripes of the class can have what this one wants, of a part of the free pages (binary logarithm).
-    fn all_can_have(&self, part_log2: u32) -> bool {
-        self.wanted_order() + log2(self.stripes) + part_log2 < log2(self.free)
+    /// Whether all stripes of the class can have what this one wants, of a small part of the free pages.
+    fn is_little_wanted(&self) -> bool {
+        self.wanted_order() + log2(self.stripes) + SMALL_PART_LOG2 < log2(self.free)
     }
 
     /// Pages of what is wanted (binary logarithm).
@@ -128,7 +132,12 @@ impl Hints {
     /// was `before`.
     fn lasting_slots(&self, before: Ticket) -> u32 {
         let several = warps_of_stripe(self.stripes) * warp::LANES * LAUNCHES_OF_SLAB;
-        several.max(enough_slots(before)) >> self.by_age(PART_OF_LASTING_LOG2)
+        let part_log2 = if self.are_pages_plentiful() {
+            0
+        } else {
+            PART_OF_LASTING_LOG2
+        };
+        several.max(enough_slots(before)) >> part_log2
     }
 
     /// The same for a stripe whose crosser asked for `count` slots: the other warps of the
@@ -141,15 +150,15 @@ impl Hints {
             lasting: self.lasting_slots(before),
             ..self
         };
-        let is_cheap = !self.is_heap_young() && wanting.all_can_have(SMALL_PART_LOG2);
+        let is_cheap = !self.is_heap_young() && wanting.is_little_wanted();
         let burst = count >= if is_cheap { FEW_LANES } else { BURST_LANES };
         Self { burst, ..wanting }
     }
 
     /// The same for a stripe that has outgrown its slab, or not. Where blocks come back it gets at once what lasts; else
     /// slabs grow by doublings, for most of what a stripe has would never be used.
-    pub(crate) fn of_stripe(self, has_outgrown: bool, came_back: bool) -> Self {
-        let lasting = if has_outgrown && came_back {
+    pub(crate) fn of_stripe(self, has_outgrown: bool, old: OldSlab) -> Self {
+        let lasting = if has_outgrown && old.came_back {
             self.lasting
         } else {
             0
@@ -157,6 +166,7 @@ impl Hints {
         Self {
             wanted: self.wanted.max(lasting),
             outgrown: has_outgrown,
+            old,
             ..self
         }
     }
@@ -195,6 +205,7 @@ impl Core {
             lasting: 0,
             burst: false,
             outgrown: false,
+            old: OldSlab::default(),
         }
     }
 }
@@ -262,13 +273,14 @@ mod tests {
             lasting: 0,
             burst: false,
             outgrown: false,
+            old: OldSlab::default(),
         };
         before.for_group_of(Ticket::empty(0), lanes)
     }
 
     #[test]
     fn bursts_may_take_pages_where_they_are_scarce_but_not_the_last() {
-        for (free, few, many) in [(800, true, true), (799, false, true), (99, false, false)] {
+        for (free, few, many) in [(1200, true, true), (1199, false, true), (99, false, false)] {
             assert_eq!(hints(LARGE, free, 1).may_take_pages(), few, "{free}");
             assert_eq!(
                 hints(LARGE, free, BURST_LANES - 1).may_take_pages(),
@@ -288,8 +300,8 @@ mod tests {
     #[test]
     fn fewer_lanes_are_a_burst_where_that_takes_little() {
         for (slot, few) in [(SMALL, true), (LARGE, false)] {
-            assert_eq!(hints(slot, 799, FEW_LANES).may_take_pages(), few, "{slot}");
-            assert!(!hints(slot, 799, FEW_LANES - 1).may_take_pages(), "{slot}");
+            assert_eq!(hints(slot, 1199, FEW_LANES).may_take_pages(), few, "{slot}");
+            assert!(!hints(slot, 1199, FEW_LANES - 1).may_take_pages(), "{slot}");
         }
     }
 

@@ -22,7 +22,7 @@ const GOLDEN: u32 = 0x9e37_79b9;
 /// By how many stripes each class begins later than the one before.
 const CLASS_TURN: u32 = 37;
 /// Listed slabs, and words without one, that are looked at before fresh pages are preferred.
-const PROBES: u32 = 8;
+const PROBES: u32 = 32;
 /// The same for a refill before it searches.
 const PROBES_AT_HAND: u32 = 2;
 /// Words of free pages that a refill looks at before it searches.
@@ -36,6 +36,8 @@ const LESS_LOG2: u32 = 2;
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
+/// Where pages are not plentiful this part of all stripes that have slabs could get as many, if that are more (binary logarithm).
+const PART_OF_ALL_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
@@ -121,20 +123,14 @@ impl Core {
         }
         let class = before.class();
         let order = self.wished_order(before, hints);
-        let least = if hints.outgrown {
-            (before.order() + 1).min(order)
-        } else if hints.are_pages_scarce() && !first {
-            hints.info.usual_order
-        } else {
-            order.saturating_sub(LESS_LOG2).max(hints.info.usual_order)
-        };
+        let least = least_order(before, order, hints, first);
         let sizes = (least, order);
         let near = self.scatter(class, order, hints);
         let block = if hints.are_pages_plentiful() {
             let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted), WORDS_AT_HAND)
         } else {
-            self.take_block(sizes, near, WORDS_AT_HAND)
+            self.take_best_block(sizes, near)
         };
         if let Some((page, order)) = block {
             return self.make_slab(page, class, order);
@@ -165,7 +161,7 @@ impl Core {
     #[inline(never)]
     pub(crate) fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
-        let room = self.eighths_wanted();
+        let room = self.sixteenths_wanted();
         // Where others do not begin, nor this stripe the last time: the product spreads.
         let place = thread::sm_id()
             .wrapping_add(listed.epoch_hint())
@@ -213,13 +209,13 @@ impl Core {
         }
     }
 
-    /// How many eighths of a listed slab must be free to be preferred to fresh pages: most if there
+    /// How many sixteenths of a listed slab must be free to be preferred to fresh pages: most if there
     /// are plenty, and the fewer pages are left, the fewer. Slabs that nobody refills from drain and
     /// become pages again.
-    fn eighths_wanted(&self) -> u32 {
+    fn sixteenths_wanted(&self) -> u32 {
         // Relaxed: a hint.
         let free = self.free_pages().count();
-        (free / (self.admitted_hint() / 8).max(1)).clamp(1, 6)
+        (free / (self.admitted_hint() / 16).max(1)).clamp(1, 12)
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
@@ -230,7 +226,10 @@ impl Core {
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), hints);
             let near = self.scatter(class, order, hints);
-            if let Some((page, order)) = self.take_block((least, order), near, u32::MAX) {
+            let block = self.take_best_block((order, order), near);
+            if let Some((page, order)) =
+                block.or_else(|| self.take_block((least, order), near, u32::MAX))
+            {
                 return self.make_slab(page, class, order);
             }
         }
@@ -252,7 +251,8 @@ impl Core {
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
     /// ([`Hints::slabs_returning_log2`]). At least the usual one, and larger for a stripe that was refilled often
-    /// ([`REFILLS_TO_GROW`]), as long as all stripes of the class can get [`SLABS_OF_CLASS`].
+    /// ([`REFILLS_TO_GROW`]), as long as others can get [`SLABS_OF_CLASS`]: all stripes of the class, and where pages are not plentiful a part of all stripes
+    /// that have slabs.
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
@@ -271,16 +271,19 @@ impl Core {
         let share = log2(hints.free).saturating_sub(slabs_log2);
         let mut order = hints.wanted_order().min(share);
         if before.has_slab() {
-            let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * stripes));
+            let others = if hints.are_pages_plentiful() {
+                stripes
+            } else {
+                stripes.max(drawing >> PART_OF_ALL_LOG2)
+            };
+            let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * others));
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             let grows = hints.outgrown
-                || if hints.is_heap_young() {
-                    is_soon_used_up
-                } else {
-                    // Not by turns: what a launch does again and again must not keep in step with it.
-                    random_below(REFILLS_TO_GROW, hints.epoch) == 0
-                };
+                || hints.is_heap_young() && is_soon_used_up
+                // Not by turns: what a launch does again and again must not keep in step with it.
+                || (hints.old.came_back || !hints.is_heap_young())
+                    && random_below(REFILLS_TO_GROW, hints.epoch) == 0;
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
@@ -314,9 +317,12 @@ impl Core {
         (hints.is_heap_young() || hints.burst) && order < largest.min(hints.info.largest_order)
     }
 
-    /// Whether a stripe keeps a slab that it gets now.
-    pub(crate) fn keeps(&self, slab: Slab, hints: Hints) -> bool {
-        self.slots(slab) >= hints.lasting || !self.may_grow(slab.class(), slab.order(), hints)
+    /// Whether a stripe whose word was `before` keeps a slab that it gets now.
+    pub(crate) fn keeps(&self, slab: Slab, before: Ticket, hints: Hints) -> bool {
+        let (class, order) = (slab.class(), slab.order());
+        // If it looked for a larger one in vain it keeps what it has.
+        let found_none = hints.outgrown && order <= before.order();
+        self.slots(slab) >= hints.lasting || found_none || !self.may_grow(class, order, hints)
     }
 
     /// Where in the pages to begin to look: the searchers of all stripes spread over as many
@@ -332,7 +338,14 @@ impl Core {
             // Not `/`, which may panic.
             return offset.checked_div(stripes.count).unwrap_or(0) << order;
         }
-        let place = thread::sm_id().wrapping_mul(GOLDEN) ^ class.wrapping_mul(0x85eb_ca6b);
+        // Elsewhere each time where pages are not plentiful: what is near may be small pieces for ever.
+        let turn = if hints.are_pages_plentiful() {
+            0
+        } else {
+            hints.epoch
+        };
+        let place = turn.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN)
+            ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
         share_of(place, pages) >> order << order
     }
@@ -353,6 +366,26 @@ impl Core {
         let slab = Slab::new(page, class, order);
         self.found_slab(slab);
         Search::of_pages(slab)
+    }
+}
+
+/// The least order of a slab of free pages that will do for a stripe that wishes for `order`; see `Core::make_at_hand`.
+fn least_order(before: Ticket, order: u32, hints: Hints, first: bool) -> u32 {
+    let usual = hints.info.usual_order;
+    let is_any_welcome = if hints.outgrown {
+        // Another slab of the same size is no gain, unless the stripe needs one.
+        !hints.old.may_stay
+    } else {
+        hints.are_pages_scarce() && !first
+    };
+    if hints.outgrown && hints.is_heap_young() {
+        order
+    } else if is_any_welcome {
+        usual
+    } else if hints.outgrown {
+        order.min(before.order() + 1)
+    } else {
+        order.saturating_sub(LESS_LOG2).max(usual)
     }
 }
 

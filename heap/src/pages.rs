@@ -12,6 +12,11 @@ use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
 /// Binary logarithm of the pages of a word.
 pub(crate) const WORD_ORDER: u32 = WORD_PAGES.ilog2();
 
+/// How often a word's blocks are tried for, while others take theirs from the same word.
+const TRIES: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 4 };
+/// Words of free pages of which the best is taken.
+const BEST_OF: usize = 8;
+
 /// What a search found: a page, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found(u32);
@@ -127,20 +132,45 @@ fn take_largest(
     (least, most): (u32, u32),
     from: u32,
 ) -> Option<(u32, u32)> {
-    let word = pages.look(index);
-    if most > WORD_ORDER && word == u64::MAX {
-        if let Some(page) = take_words(pages, index, most) {
-            return Some((page, most));
+    for _ in 0..TRIES {
+        let word = pages.look(index);
+        if most > WORD_ORDER && word == u64::MAX {
+            if let Some(page) = take_words(pages, index, most) {
+                return Some((page, most));
+            }
+            if least > WORD_ORDER {
+                return take_words(pages, index, least).map(|page| (page, least));
+            }
         }
-        if least > WORD_ORDER {
-            return take_words(pages, index, least).map(|page| (page, least));
+        let (starts, order) = largest_blocks(word, least, most)?;
+        let start = first_from(starts, from);
+        if pages.take(index, low_bits(1 << order) << start) {
+            return Some((index * WORD_PAGES + start, order));
         }
     }
-    let (starts, order) = largest_blocks(word, least, most)?;
-    let start = first_from(starts, from);
-    pages
-        .take(index, low_bits(1 << order) << start)
-        .then_some((index * WORD_PAGES + start, order))
+    None
+}
+
+/// Which of some words has the largest aligned block of `2^least` to `2^most` pages, and of those that have one the smallest.
+#[inline(always)]
+fn best_word(
+    pages: &PageSet,
+    shown: [Option<u32>; BEST_OF],
+    (least, most): (u32, u32),
+) -> Option<u32> {
+    let words = shown.map(|index| index.map_or(0, |index| pages.look(index)));
+    // Order that is of use, and by how much the largest block is larger.
+    let (mut best, mut found) = ((0, u32::MAX), None);
+    for (index, word) in shown.into_iter().zip(words) {
+        // Blocks of several words begin with whole ones.
+        if let Some((_, order)) = largest_blocks(word, least.min(WORD_ORDER), WORD_ORDER) {
+            let (usable, rest) = (order.min(most), order.saturating_sub(most));
+            if usable > best.0 || usable == best.0 && rest < best.1 {
+                (best, found) = ((usable, rest), index);
+            }
+        }
+    }
+    found
 }
 
 /// The first set bit of `starts` at or after `from`, round the word.
@@ -175,6 +205,25 @@ impl Core {
             index += step.max(1);
         }
         None
+    }
+
+    /// Takes the largest aligned block of `2^least` to `2^most` pages that one of a few words has: its first page and its order. Of several such words
+    /// it is the one with the smallest block, so that what is whole stays whole. Callers with different `scatter`, in pages, look at different words, of
+    /// those that the summaries show.
+    ///
+    /// All of these words are read at once: for who waits for it.
+    #[inline(never)]
+    pub(crate) fn take_best_block(&self, sizes: (u32, u32), scatter: u32) -> Option<(u32, u32)> {
+        let pages = self.free_pages();
+        let shown = pages.words_shown(pages.nth_word(scatter / WORD_PAGES));
+        let block = best_word(&pages, shown, sizes)
+            .and_then(|index| take_largest(&pages, index, sizes, scatter));
+        if block.is_none() {
+            for index in shown.into_iter().flatten() {
+                pages.tidy(index, index + 1);
+            }
+        }
+        block
     }
 
     /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first of `probes` words that has one:
@@ -383,6 +432,7 @@ impl RunSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_set::tests::with_set;
 
     #[test]
     fn the_largest_blocks_are_found() {
@@ -398,6 +448,32 @@ mod tests {
         }
         assert_eq!(first_from(0b1001, 1), 3);
         assert_eq!(first_from(0b1001, 4), 0);
+    }
+
+    #[test]
+    fn the_best_word_has_as_much_as_is_wished_for_and_no_more() {
+        with_set(64 * 6, |set| {
+            // The largest blocks are of 1, 64, 8, 16, no and 2 pages.
+            let words = [0b101, u64::MAX, 0xff00, 0xffff, 0, 0b1100];
+            for (index, word) in (0..).zip(words) {
+                set.insert(index, word);
+            }
+            let shown = [0, 1, 2, 3, 4, 5, 0, 0].map(Some);
+            let cases = [
+                ((0, 0), Some(0)),
+                ((0, 1), Some(5)),
+                ((0, 3), Some(2)),
+                ((4, 4), Some(3)),
+                ((0, 5), Some(1)),
+                ((7, 8), Some(1)),
+            ];
+            for (sizes, best) in cases {
+                assert_eq!(best_word(set, shown, sizes), best, "{sizes:?}");
+            }
+            let without_whole = [Some(0), Some(3), None, None, Some(4), None, None, None];
+            assert_eq!(best_word(set, without_whole, (0, 6)), Some(3));
+            assert_eq!(best_word(set, without_whole, (5, 6)), None);
+        });
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! themselves elsewhere (see [`crate::scavenge`]).
 
 use crate::heap::Core;
+use crate::hints::OldSlab;
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
@@ -149,14 +150,18 @@ impl Core {
         let again = glance.ticket_again(before);
         hints = hints.for_group_of(before, count);
         let has_outgrown = self.is_outgrown(before, glance, again, hints);
-        let as_before = hints;
-        hints = hints.of_stripe(has_outgrown, glance.came_back());
-        if again.left() > 0 && !hints.outgrown {
+        let old = OldSlab {
+            came_back: glance.came_back(),
+            may_stay: again.left() > 0,
+        };
+        let as_before = hints.of_stripe(false, old);
+        hints = hints.of_stripe(has_outgrown, old);
+        if old.may_stay && !hints.outgrown {
             return self.offer_again(stripe, before, again, reserved);
         }
         let mut at_hand = self.take_at_hand(before, hints);
         if hints.outgrown && at_hand.slab().is_none() {
-            if again.left() > 0 {
+            if old.may_stay {
                 return self.offer_again(stripe, before, again, reserved);
             }
             hints = as_before;
@@ -165,7 +170,7 @@ impl Core {
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe, self.keeps(slab, hints));
+            self.note_stripe(slab.page(), stripe, self.keeps(slab, before, hints));
             self.announce_leaving(before);
             // Release, for the stripe's word and the use of the old slab.
             fence(Ordering::Release);

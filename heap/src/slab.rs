@@ -203,16 +203,16 @@ impl Core {
         self.slab_state(page).used_hint()
     }
 
-    /// Whether a slab listed at `page` has at least `eighths` of its slots free, as far as a look
+    /// Whether a slab listed at `page` has at least `sixteenths` of its slots free, as far as a look
     /// without owning it can tell.
-    pub(crate) fn looks_roomy(&self, class: u32, page: u32, eighths: u32) -> bool {
+    pub(crate) fn looks_roomy(&self, class: u32, page: u32, sixteenths: u32) -> bool {
         let Some(slab) = self.slab_of_class(class, page) else {
             return false;
         };
         let slots = self.slots(slab);
         // Relaxed: a guess. Installed meanwhile, it has none.
         let word = self.usage(page).load(Ordering::Relaxed);
-        word & (INSTALLED | USE) <= slots - slots / 8 * eighths
+        word & (INSTALLED | USE) <= slots - slots * sixteenths / 16
     }
 
     /// Whether a slab that a stripe's crosser lets go of has nothing in use.
