@@ -9,7 +9,7 @@ use simt::{thread, warp};
 
 /// Pages are scarce if fewer sixteenths of them are free.
 const SCARCE_SIXTEENTHS: u32 = 3;
-/// Pages are rare if less than this part of them is free: then bursts get none at hand either.
+/// Pages are rare if less than this part of them is free: then nobody gets any at hand, and who searches reclaims idle slabs now and then.
 const RARE_SHARE: u32 = 64;
 /// Pages are plentiful if more than this part of them is free.
 const PLENTY_SHARE: u32 = 2;

@@ -29,7 +29,7 @@ const MANY_ORDER: u32 = 8;
 const MANY_SLOTS: u64 = 64;
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 255;
-/// Slots of the largest size in the largest slab.
+/// Slots of the largest size in a slab of `2^MANY_ORDER` pages.
 const FEWEST_SLOTS: u64 = 8;
 /// Slots that a slab has at least, where the heap is large enough: what is left over at its end is
 /// less than this part of it.

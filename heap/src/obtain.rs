@@ -25,14 +25,14 @@ const CLASS_TURN: u32 = 37;
 const PROBES: u32 = 32;
 /// The same for a refill before it searches.
 const PROBES_AT_HAND: u32 = 2;
-/// Words of free pages that a refill looks at before it searches.
+/// Words of free pages that a refill looks at, one after the other, while pages are plentiful.
 const WORDS_AT_HAND: u32 = 8;
 /// A slab of pages at hand may be smaller than wished by this power of two.
 const LESS_LOG2: u32 = 2;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
-/// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and not beyond: what is refilled again and again
-/// is soon refilled seldom, and the blocks of a launch lie near each other.
+/// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and beyond only where blocks come back: what is refilled
+/// again and again is soon refilled seldom, and the blocks of a first launch lie near each other.
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
@@ -227,9 +227,7 @@ impl Core {
             let order = self.wished_order(Ticket::empty(class), hints);
             let near = self.scatter(class, order, hints);
             let block = self.take_best_block((order, order), near);
-            if let Some((page, order)) =
-                block.or_else(|| self.take_block((least, order), near, u32::MAX))
-            {
+            if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
             }
         }

@@ -226,20 +226,14 @@ impl Core {
         block
     }
 
-    /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first of `probes` words that has one:
-    /// its first page and its order. Callers with different `scatter`, in pages, begin at different words,
-    /// as the summaries show them.
+    /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first word that the summaries show to have one:
+    /// its first page and its order. Callers with different `scatter`, in pages, begin at different words.
     #[inline(never)]
-    pub(crate) fn take_block(
-        &self,
-        (least, most): (u32, u32),
-        scatter: u32,
-        probes: u32,
-    ) -> Option<(u32, u32)> {
+    pub(crate) fn take_block(&self, (least, most): (u32, u32), scatter: u32) -> Option<(u32, u32)> {
         let pages = self.free_pages();
         let start = pages.nth_word(scatter / WORD_PAGES);
         let (mut index, mut end) = (start, pages.word_count());
-        for _ in 0..probes {
+        loop {
             if let Some(block) = take_largest(&pages, index, (least, most), scatter) {
                 return Some(block);
             }
@@ -254,7 +248,6 @@ impl Core {
                 _ => return None,
             };
         }
-        None
     }
 
     /// Takes an aligned block of `2^order` pages in one word, looking at every word.

@@ -2,8 +2,8 @@
 //! when there is nothing.
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
-//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page, the slots
-//! of all larger classes, and at last slabs of any class that stripes hold without a block in them. Because memory moves while it looks,
+//! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page; the slots
+//! of all larger classes, but where stripes hold slabs of such a class without a block in them these become pages; and at last such slabs of any class. Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
 //! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
 //! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
@@ -164,13 +164,17 @@ impl Core {
         0
     }
 
-    /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do.
+    /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do. An empty ticket if idle slabs of one became pages.
     #[inline(never)]
     fn look_at_larger(&self, wish: Wish, classes: Range<u32>, count: u32) -> Look {
         let mut result = Look::EXHAUSTED;
         for class in classes {
             if class::alignment(class) < wish.alignment() {
                 continue;
+            }
+            // Slabs without a block are worth more as pages than a slot of each, where slots are much larger.
+            if class > wish.class() + class::OCTAVE && self.reclaim_idle_of(class) {
+                return Look(Ticket::empty(wish.class()).0);
             }
             let mut look = self.draw_anywhere(class, count);
             if look == Look::EXHAUSTED && self.listed(class).count() > 0 {
