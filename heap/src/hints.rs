@@ -59,7 +59,7 @@ pub(crate) struct Hints {
     /// Stripes that have a slab.
     pub(crate) installed: u32,
     /// Stripes of the class.
-    pub(crate) stripes: u32,
+    stripes: u32,
     /// Whether the class is a small one.
     is_small: bool,
     /// Slots that the stripe will soon be asked for.
@@ -232,7 +232,7 @@ pub(crate) fn enough_slots(before: Ticket) -> u32 {
 }
 
 /// Binary logarithm, rounded up; 0 of 0.
-pub(crate) fn log2_up(number: u32) -> u32 {
+fn log2_up(number: u32) -> u32 {
     log2(number.saturating_sub(1) << 1 | 1)
 }
 
