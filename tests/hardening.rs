@@ -127,8 +127,8 @@ fn each_crime_is_reported_with_the_block() {
             ended.expect("the kernel ends");
             heap.drain_quarantine().expect("the kernel ends");
             if kind == Misuse::UseAfterFree && heap.misuse_report().expect("a report").is_empty() {
-                // It is found when the slot is handed out again.
-                let all = Allocations::new(&heap, 20_000, sizes(BYTES, BYTES));
+                // It is found when the slot is handed out again: all of them are, and more are asked for.
+                let all = Allocations::new(&heap, 45_000, sizes(BYTES, BYTES));
                 all.free();
             }
             let report = heap.misuse_report().expect("the heap is there");
