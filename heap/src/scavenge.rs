@@ -3,7 +3,8 @@
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
 //! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page; the slots
-//! of all larger classes, but where stripes hold slabs of such a class without a block in them these become pages; and at last such slabs of any class. Because memory moves while it looks,
+//! of all larger classes, but where stripes hold slabs of such a class without a block in them these become pages; and at last
+//! such slabs of any class. Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
 //! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
 //! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
@@ -164,7 +165,8 @@ impl Core {
         0
     }
 
-    /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do. An empty ticket if idle slabs of one became pages.
+    /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do. Gives an empty ticket if
+    /// idle slabs of one became pages.
     #[inline(never)]
     fn look_at_larger(&self, wish: Wish, classes: Range<u32>, count: u32) -> Look {
         let mut result = Look::EXHAUSTED;
