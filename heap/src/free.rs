@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap, Mark};
 use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
-use simt::with_active_lanes;
+use simt::{warp, with_active_lanes};
 
 /// A slot that is to be freed.
 #[derive(Clone, Copy)]
@@ -123,23 +123,25 @@ impl Heap {
             // The same with constants.
             let bits = lanes.reduce_or(slot.bit);
             lanes.sync();
-            self.free_group(slot, leads, u32::BITS, bits);
+            let is_repeated = bits != u32::MAX;
+            self.free_group(slot, leads, is_repeated, u32::BITS, bits);
         } else {
-            let bits = or_in_groups(lanes, group, leads, key, slot.bit);
+            let (count, bits) = (lanes.count_of(group), or_in_groups(lanes, group, slot.bit));
             // What the lanes did to their blocks comes before the leader's release.
             lanes.sync();
-            self.free_group(slot, leads, lanes.count_of(group), bits);
+            // Of any group: it is rare.
+            let is_repeated = lanes.ballot(leads && bits.count_ones() != count) != 0;
+            self.free_group(slot, leads, is_repeated, count, bits);
         }
         // No lane goes on before its block was given back: what it asks for next it may need that block for.
         lanes.sync();
     }
 
     /// Frees the slots of the caller's group: those of `count` lanes, whose bits in one word together are `bits`. The lane that leads does it for
-    /// all.
+    /// all, unless several lanes have the same block.
     #[inline(always)]
-    fn free_group(&self, slot: Slot, leads: bool, count: u32, bits: u32) {
-        if bits.count_ones() != count {
-            // Several lanes have the same block.
+    fn free_group(&self, slot: Slot, leads: bool, is_repeated: bool, count: u32, bits: u32) {
+        if is_repeated {
             return cold::free_alone(self, slot.address);
         }
         if leads {
@@ -181,24 +183,24 @@ impl Core {
     }
 }
 
-/// The or of `bit` over the lanes of the caller's group, for all groups at once.
+/// The or of `bit` over the lanes of the caller's group from the caller on, for all groups at once: in its first lane of the whole group.
 #[inline(always)]
-fn or_in_groups(lanes: impl Lanes, group: u32, leads: bool, key: u64, bit: u32) -> u32 {
+fn or_in_groups(lanes: impl Lanes, group: u32, bit: u32) -> u32 {
+    /// Beside the number of the last lane of a group: none comes after it.
+    const LAST: u32 = warp::LANES;
     if group == lanes.mask() {
         return lanes.reduce_or(bit);
     }
-    let mut result = bit;
-    let shared = leads && !group.is_power_of_two();
-    let mut pending = lanes.ballot(shared);
-    while pending != 0 {
-        let chosen = lanes.shuffle_u64(key, pending.trailing_zeros());
-        // All ones in the lanes of the group whose turn it is. Not `if`: of two that ask the same, the
-        // compiler made two ways, each with a reduction of its own, in which lanes wait for those
-        // on the other.
-        let turn = u32::from(key == chosen).wrapping_neg();
-        let all = lanes.reduce_or(bit & turn);
-        result = result & !turn | all & turn;
-        pending &= pending - 1;
+    let above = group & !(warp::lanes_below() << 1 | 1);
+    let (mut all, mut next) = (bit, warp::lane_id() | LAST);
+    if above != 0 {
+        next = warp::lowest(above);
     }
-    result
+    // Each step spans twice as many lanes of a group: `all` is the or of those before `next`.
+    while lanes.ballot(next < LAST) != 0 {
+        let source = next & !LAST;
+        all |= lanes.shuffle(all, source);
+        next = lanes.shuffle(next, source);
+    }
+    all
 }
