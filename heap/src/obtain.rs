@@ -336,14 +336,20 @@ impl Core {
             // Not `/`, which may panic.
             return offset.checked_div(stripes.count).unwrap_or(0) << order;
         }
-        // Elsewhere each time where pages are not plentiful: what is near may be small pieces for ever.
+        // Elsewhere each time where pages are not plentiful, and bursts anywhere: what is near may be small pieces for ever.
         let turn = if hints.are_pages_plentiful() {
             0
         } else {
             hints.epoch
         };
-        let place = turn.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN)
-            ^ class.wrapping_mul(0x85eb_ca6b);
+        let pages = if hints.burst {
+            hints.admitted
+        } else {
+            pages.min(hints.admitted)
+        };
+        // Not the upper bits of the product first: by these it may have been decided that a slab grows.
+        let place = turn.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN);
+        let place = place.rotate_left(8) ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
         share_of(place, pages) >> order << order
     }

@@ -387,27 +387,6 @@ impl PageSet {
         None
     }
 
-    /// The first words from `from` on that the summary shows to have members, as far as a few words of the summary show as many.
-    #[must_use]
-    #[inline(always)]
-    pub fn words_shown<const COUNT: usize>(&self, from: u32) -> [Option<u32>; COUNT] {
-        let mut summaries = self.summaries(from / 64);
-        summaries[0] &= !low_bits(from % 64);
-        let mut first = from / 64 * 64;
-        let mut index = 0;
-        core::array::from_fn(|_| {
-            while index < summaries.len() - 1 && summaries[index] == 0 {
-                index += 1;
-                first += 64;
-            }
-            let shown = summaries[index];
-            summaries[index] &= shown.wrapping_sub(1);
-            let word = first + shown.trailing_zeros();
-            // A summary may be damaged and show words that are not there.
-            (shown != 0 && word < self.word_count).then_some(word)
-        })
-    }
-
     /// The word before which the summary shows `skip` others with members, counted round and
     /// round; 0 if it shows none. Searchers with different `skip` start apart, yet all near the
     /// front.
@@ -501,13 +480,6 @@ pub(crate) mod tests {
                 from = word + 1;
             }
             assert_eq!(found, [0, 1, 63, 64, 1093, 1562]);
-            assert_eq!(
-                set.words_shown(1),
-                [1, 63, 64].map(Some),
-                "four words of the summary"
-            );
-            assert_eq!(set.words_shown(64), [Some(64), None]);
-            assert_eq!(set.words_shown(1500), [Some(1562), None]);
             for page in pages {
                 assert!(set.remove(page) && !set.remove(page));
                 set.tidy(page / 64, page / 64 + 1);

@@ -8,14 +8,18 @@
 use crate::heap::Core;
 use crate::layout::MAX_ORDER;
 use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
+use simt::warp;
+
+/// Words of free pages that are read at once.
+const AT_ONCE: u32 = 8;
+/// How often as many are read at most.
+const ROUNDS: u32 = 8;
 
 /// Binary logarithm of the pages of a word.
 pub(crate) const WORD_ORDER: u32 = WORD_PAGES.ilog2();
 
 /// How often a word's blocks are tried for, while others take theirs from the same word.
 const TRIES: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 4 };
-/// Words of free pages of which the best is taken.
-const BEST_OF: usize = 8;
 
 /// What a search found: a page, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,26 +155,55 @@ fn take_largest(
     None
 }
 
-/// Which of some words has the largest aligned block of `2^least` to `2^most` pages, and of those that have one the smallest.
+/// Which of some words of free pages has the largest aligned block of `2^least` to `2^most` pages, and of those that have one the smallest; and the block's
+/// order, at least.
+///
+/// Few instructions, most of them in a loop: what a refill executes is seldom in the instruction caches.
 #[inline(always)]
-fn best_word(
-    pages: &PageSet,
-    shown: [Option<u32>; BEST_OF],
-    (least, most): (u32, u32),
-) -> Option<u32> {
-    let words = shown.map(|index| index.map_or(0, |index| pages.look(index)));
-    // Order that is of use, and by how much the largest block is larger.
-    let (mut best, mut found) = ((0, u32::MAX), None);
-    for (index, word) in shown.into_iter().zip(words) {
-        // Blocks of several words begin with whole ones.
-        if let Some((_, order)) = largest_blocks(word, least.min(WORD_ORDER), WORD_ORDER) {
-            let (usable, rest) = (order.min(most), order.saturating_sub(most));
-            if usable > best.0 || usable == best.0 && rest < best.1 {
-                (best, found) = ((usable, rest), index);
+fn best_of(words: [u64; AT_ONCE as usize], (least, most): (u32, u32)) -> Option<(u32, u32)> {
+    let (mut blocks, mut best) = (words, which_are_not_empty(words));
+    let mut order = 0;
+    // What the compiler does not know it does not unroll.
+    let largest = warp::opaque(WORD_ORDER);
+    while order < largest {
+        blocks = blocks.map(|starts| starts & starts >> (1 << order) & every(2 << order));
+        let larger = which_are_not_empty(blocks);
+        if order < most {
+            if larger == 0 {
+                break;
             }
+            best = larger;
+        } else if best & !larger != 0 {
+            // What these have is no larger.
+            best &= !larger;
+            break;
         }
+        order += 1;
     }
-    found
+    // Blocks of several words begin with whole ones.
+    let will_do = best != 0 && order >= least.min(WORD_ORDER);
+    will_do.then(|| (best.trailing_zeros(), order))
+}
+
+/// Bits of those of some words that are not zero.
+#[inline(always)]
+fn which_are_not_empty(words: [u64; AT_ONCE as usize]) -> u32 {
+    let bits = (0..)
+        .zip(words)
+        .map(|(number, word)| u32::from(word != 0) << number);
+    bits.fold(0, |all, bit| all | bit)
+}
+
+/// Every bit whose number is a multiple of `step`, a power of two from 2 to 64.
+#[inline(always)]
+fn every(step: u32) -> u64 {
+    // Not a table, which would lie in memory.
+    let mut bits = 1_u64;
+    for distance in [32, 16, 8, 4, 2] {
+        let shift = if distance >= step { distance } else { 0 };
+        bits |= bits << shift;
+    }
+    bits
 }
 
 /// The first set bit of `starts` at or after `from`, round the word.
@@ -207,23 +240,39 @@ impl Core {
         None
     }
 
-    /// Takes the largest aligned block of `2^least` to `2^most` pages that one of a few words has: its first page and its order. Of several such words
-    /// it is the one with the smallest block, so that what is whole stays whole. Callers with different `scatter`, in pages, look at different words, of
-    /// those that the summaries show.
+    /// Takes an aligned block of `2^least` to `2^most` pages, as large as one of a few words has one: its first page and its order. Of several such words
+    /// it is the one with the smallest block, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
     ///
-    /// All of these words are read at once: for who waits for it.
+    /// Several words are read at once, and no summary before, for who waits for it; and in each round half of the block before will do.
     #[inline(never)]
-    pub(crate) fn take_best_block(&self, sizes: (u32, u32), scatter: u32) -> Option<(u32, u32)> {
+    pub(crate) fn take_best_block(&self, sizes: (u32, u32), near: u32) -> Option<(u32, u32)> {
         let pages = self.free_pages();
-        let shown = pages.words_shown(pages.nth_word(scatter / WORD_PAGES));
-        let block = best_word(&pages, shown, sizes)
-            .and_then(|index| take_largest(&pages, index, sizes, scatter));
-        if block.is_none() {
-            for index in shown.into_iter().flatten() {
-                pages.tidy(index, index + 1);
+        let count = pages.word_count();
+        let wished = sizes.1.min(WORD_ORDER);
+        let apart = (count / AT_ONCE).max(1);
+        let mut first = near / WORD_PAGES;
+        let (mut best, mut found) = (None, 0);
+        for round in 0..ROUNDS {
+            let place = |number: u32| {
+                let place = first + number * apart;
+                place.min(place.wrapping_sub(count))
+            };
+            let words = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| {
+                let place = place(number);
+                if place < count { pages.look(place) } else { 0 }
+            });
+            if let Some((number, order)) = best_of(words, sizes)
+                && (best.is_none() || order > found)
+            {
+                (best, found) = (Some(place(number)), order);
             }
+            if best.is_some() && found + round >= wished {
+                break;
+            }
+            // Between those that were read.
+            first += (apart / ROUNDS).max(1);
         }
-        block
+        take_largest(&pages, best?, sizes, near)
     }
 
     /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first word that the summaries show to have one:
@@ -425,7 +474,43 @@ impl RunSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page_set::tests::with_set;
+
+    #[test]
+    fn steps_of_powers_of_two() {
+        for log2 in 1..=6 {
+            let step = 1 << log2;
+            let expected = (0..64)
+                .step_by(step)
+                .fold(0, |bits, bit| bits | 1_u64 << bit);
+            assert_eq!(every(1 << log2), expected);
+        }
+    }
+
+    #[test]
+    fn the_word_with_the_smallest_block_that_will_do_is_the_best() {
+        let words = [1, 0x30, 0xff00, 0x0ff0, u64::MAX, 0, 0xffff_0000, 7];
+        let order_of = |word| largest_blocks(word, 0, WORD_ORDER).map(|(_, order)| order);
+        for (least, most) in (0..=9).flat_map(|least| (least..=9).map(move |most| (least, most))) {
+            // The larger as far as it is of use, then the smaller, then the first.
+            let rank = |order: u32| (order.min(most), MAX_ORDER - order);
+            let orders = (0..).zip(words.map(order_of));
+            let orders: Vec<(u32, u32)> = orders
+                .filter_map(|(number, order)| Some((number, order?)))
+                .filter(|(_, order)| *order >= least.min(WORD_ORDER))
+                .collect();
+            let best = orders.iter().rev().max_by_key(|(_, order)| rank(*order));
+            let found = best_of(words, (least, most));
+            assert_eq!(
+                found.map(|(number, _)| number),
+                best.map(|(number, _)| *number),
+                "{least} to {most}"
+            );
+            for ((_, at_least), (_, order)) in found.iter().zip(best) {
+                assert!(at_least <= order && order.min(&most) <= at_least);
+            }
+        }
+        assert_eq!(best_of([0; AT_ONCE as usize], (0, 9)), None);
+    }
 
     #[test]
     fn the_largest_blocks_are_found() {
@@ -441,32 +526,6 @@ mod tests {
         }
         assert_eq!(first_from(0b1001, 1), 3);
         assert_eq!(first_from(0b1001, 4), 0);
-    }
-
-    #[test]
-    fn the_best_word_has_as_much_as_is_wished_for_and_no_more() {
-        with_set(64 * 6, |set| {
-            // The largest blocks are of 1, 64, 8, 16, no and 2 pages.
-            let words = [0b101, u64::MAX, 0xff00, 0xffff, 0, 0b1100];
-            for (index, word) in (0..).zip(words) {
-                set.insert(index, word);
-            }
-            let shown = [0, 1, 2, 3, 4, 5, 0, 0].map(Some);
-            let cases = [
-                ((0, 0), Some(0)),
-                ((0, 1), Some(5)),
-                ((0, 3), Some(2)),
-                ((4, 4), Some(3)),
-                ((0, 5), Some(1)),
-                ((7, 8), Some(1)),
-            ];
-            for (sizes, best) in cases {
-                assert_eq!(best_word(set, shown, sizes), best, "{sizes:?}");
-            }
-            let without_whole = [Some(0), Some(3), None, None, Some(4), None, None, None];
-            assert_eq!(best_word(set, without_whole, (0, 6)), Some(3));
-            assert_eq!(best_word(set, without_whole, (5, 6)), None);
-        });
     }
 
     #[test]
