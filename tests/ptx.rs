@@ -372,9 +372,9 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
     ("shfl.sync.", 6, 4),
-    ("vote.sync.", 2, 2),
+    ("vote.sync.", 2, 6),
     ("bar.warp.sync", 3, 5),
-    ("redux.sync.or.", 0, 4),
+    ("redux.sync.or.", 0, 2),
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came

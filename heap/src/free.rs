@@ -196,11 +196,14 @@ fn or_in_groups(lanes: impl Lanes, group: u32, bit: u32) -> u32 {
     if above != 0 {
         next = warp::lowest(above);
     }
-    // Each step spans twice as many lanes of a group: `all` is the or of those before `next`.
-    while lanes.ballot(next < LAST) != 0 {
+    // Each step spans twice as many lanes of a group: `all` is the or of those before `next`. (The compiler makes two ballots of one in the head of the loop.
+    // All lanes get the same from either.)
+    let mut unfinished = lanes.ballot(next < LAST);
+    while unfinished != 0 {
         let source = next & !LAST;
         all |= lanes.shuffle(all, source);
         next = lanes.shuffle(next, source);
+        unfinished = lanes.ballot(next < LAST);
     }
     all
 }
