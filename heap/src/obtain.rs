@@ -336,13 +336,14 @@ impl Core {
             // Not `/`, which may panic.
             return offset.checked_div(stripes.count).unwrap_or(0) << order;
         }
-        // Elsewhere each time where pages are not plentiful, and bursts anywhere: what is near may be small pieces for ever.
+        // Elsewhere each time where pages are not plentiful: what is near may be small pieces for ever. Anywhere for bursts, and where pages are scarce;
+        // before that small slabs are kept together, so that there is room for large ones.
         let turn = if hints.are_pages_plentiful() {
             0
         } else {
             hints.epoch
         };
-        let pages = if hints.burst {
+        let pages = if hints.burst || hints.are_pages_scarce() {
             hints.admitted
         } else {
             pages.min(hints.admitted)
