@@ -240,10 +240,10 @@ impl Core {
         None
     }
 
-    /// Takes an aligned block of `2^least` to `2^most` pages, as large as one of a few words has one: its first page and its order. Of several such words
-    /// it is the one with the smallest block, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
+    /// Takes the largest aligned block of `2^least` to `2^most` pages of some words that it reads: its first page and its order. Where several words have one
+    /// of that size, it takes that of a word with none larger, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
     ///
-    /// Several words are read at once, and no summary before, for who waits for it; and in each round half of the block before will do.
+    /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before.
     #[inline(never)]
     pub(crate) fn take_best_block(&self, sizes: (u32, u32), near: u32) -> Option<(u32, u32)> {
         let pages = self.free_pages();

@@ -8,6 +8,8 @@ use host_heap::HostHeap;
 use proptest::prelude::*;
 use scatterheap_heap::inspect::{Glimpse, Snapshot, glimpse_bytes};
 use scatterheap_heap::layout::{Layout, MAX_CAPACITY, MIN_CAPACITY};
+use scatterheap_heap::stripe::Stripe;
+use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{COUNT_BYTES, Core, Heap};
 use scatterheap_simt::emulation::{Position, set_position};
 use std::mem::size_of;
@@ -78,6 +80,44 @@ fn a_glimpse_of_a_heap_at_rest_tells_what_a_snapshot_tells() {
             looks += 1;
         });
         assert_eq!(looks, 10);
+    }
+}
+
+/// Replaces the words of stripes in the bytes of a glimpse.
+fn change_stripes(part: &mut [u8], layout: &Layout, change: impl Fn(Ticket) -> Ticket) {
+    let first = usize::try_from(layout.offsets.stripes).expect("fits");
+    let count = usize::try_from(layout.class_count * layout.stripes).expect("fits");
+    for stripe in part[first..]
+        .chunks_exact_mut(size_of::<Stripe>())
+        .take(count)
+    {
+        let word: &mut [u8; 8] = (&mut stripe[..8])
+            .try_into()
+            .expect("its first eight bytes");
+        *word = change(Ticket(u64::from_le_bytes(*word))).0.to_le_bytes();
+    }
+}
+
+#[test]
+fn what_may_be_drawn_of_a_slab_that_is_installed_or_rewound_counts_as_free() {
+    let host = HostHeap::new(20_000_000, 8, 0);
+    let heap = host.heap();
+    operate(heap, 4, 5_000, || {});
+    let used = |part| Glimpse::new(part).expect("a heap").occupancy().used_blocks;
+    let exact = used(part(heap));
+    let rewinding = |ticket: Ticket| {
+        if ticket.has_slab() {
+            ticket.rewinding()
+        } else {
+            ticket
+        }
+    };
+    let installing = |ticket: Ticket| Ticket::empty(ticket.class());
+    for change in [&rewinding as &dyn Fn(Ticket) -> Ticket, &installing] {
+        let mut part = part(heap);
+        change_stripes(&mut part, heap.layout(), change);
+        // What is in other slabs is told as ever.
+        assert!((1..exact).contains(&used(part)), "{exact}");
     }
 }
 

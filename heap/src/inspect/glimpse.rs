@@ -5,11 +5,13 @@
 //! disagree with each other by what was under way.
 //!
 //! The slots' bitmap, which is the larger part of the metadata of a large heap, is not looked at. How many slots of a slab are
-//! handed out is told by its word of use, less what its stripe may still draw.
+//! handed out is told by its word of use, less what its stripe may still draw. Where no stripe tells that of a slab which one
+//! holds, since it is being installed or rewound, next to nothing of it is handed out, and it counts as nothing: else all that may be drawn would
+//! count.
 
 use super::{InspectError, Occupancy, PageUse, Snapshot};
 use crate::layout::Layout;
-use crate::slab::USE;
+use crate::slab::{INSTALLED, USE};
 
 /// How much of the metadata a [`Glimpse`] needs: so many bytes from their beginning. At most 11 MiB, however
 /// large the heap is.
@@ -49,16 +51,31 @@ impl Glimpse {
 
 /// Slots handed out of the slab that begins at a page, for each page.
 fn slots_in_use(snapshot: &Snapshot) -> Vec<u32> {
+    let left = units_left(snapshot);
+    let in_use = |(page, left): (u32, Option<u32>)| {
+        let usage = snapshot.usage(page);
+        match left {
+            Some(left) => (usage & USE).saturating_sub(left),
+            None if usage & INSTALLED != 0 => 0,
+            None => usage & USE,
+        }
+    };
+    (0..).zip(left).map(in_use).collect()
+}
+
+/// Units that a stripe may still draw of the slab that begins at a page, for each page; none where no stripe tells.
+fn units_left(snapshot: &Snapshot) -> Vec<Option<u32>> {
     let layout = &snapshot.layout;
-    let pages = 0..snapshot.page_count();
-    let mut uses: Vec<u32> = pages.map(|page| snapshot.usage(page) & USE).collect();
+    let mut left = vec![None; snapshot.page_count() as usize];
     for class in 0..layout.class_count {
         for stripe in 0..layout.stripes {
             let ticket = snapshot.stripe(class, stripe);
-            if let Some(used) = uses.get_mut(ticket.page() as usize) {
-                *used = used.saturating_sub(ticket.left().max(0).cast_unsigned());
+            if let Some(left) = left.get_mut(ticket.page() as usize)
+                && !ticket.is_rewinding()
+            {
+                *left = Some(ticket.left().max(0).cast_unsigned());
             }
         }
     }
-    uses
+    left
 }

@@ -74,23 +74,49 @@ fn copy_counts(head: &Core, part: &mut Part) {
     }
 }
 
-/// Copies what tells how the pages are used: the free ones, the stripes, the entries and the slabs.
+/// Copies what tells how the pages are used: the free ones, the entries, the slabs and the stripes.
 fn copy_pages(head: &Core, part: &mut Part) {
     let layout = head.layout();
     let offsets = &layout.offsets;
     let free = head.free_pages();
     let words = (0..layout.set_words()).map(|index| free.word(index));
     part.put_words(offsets.set_words, words);
-    for stripe in 0..layout.class_count * layout.stripes {
-        // SAFETY: as the caller of `of_running` promises; each class has so many stripes.
-        let found: &Stripe = unsafe { head.stripes.get(stripe) };
-        part.put(place::<Stripe>(offsets.stripes, stripe), found.look().0);
-    }
     let entries = (0..layout.page_count).map(|page| head.entry(page));
     part.put_words(offsets.entries, entries);
     for page in 0..layout.page_count {
         // Relaxed: as in `put_words`.
         let usage = head.usage(page).load(Ordering::Relaxed);
         part.put(place::<SlabState>(offsets.slabs, page), usage);
+    }
+    for stripe in 0..layout.class_count * layout.stripes {
+        copy_stripe(head, stripe, part);
+    }
+}
+
+/// Copies a stripe's word, and the use of the slab that it shows once more: as they were while the slab was neither replaced nor
+/// rewound, if that can be had.
+fn copy_stripe(head: &Core, index: u32, part: &mut Part) {
+    /// Looks after which the last counts. A refill takes as long as a few of them, unless its thread waits for a processor.
+    const LOOKS: u32 = 16;
+    let layout = head.layout();
+    // SAFETY: as the caller of `of_running` promises; each class has so many stripes.
+    let stripe: &Stripe = unsafe { head.stripes.get(index) };
+    for _ in 0..LOOKS {
+        let seen = stripe.look();
+        part.put(place::<Stripe>(layout.offsets.stripes, index), seen.0);
+        let page = seen.page();
+        if page >= layout.page_count {
+            return;
+        }
+        // Relaxed: as in `put_words`.
+        let usage = head.usage(page).load(Ordering::Relaxed);
+        part.put(place::<SlabState>(layout.offsets.slabs, page), usage);
+        let after = stripe.look();
+        if after.is_of_slab_of(seen)
+            && after.generation() == seen.generation()
+            && !seen.is_rewinding()
+        {
+            return;
+        }
     }
 }
