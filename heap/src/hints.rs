@@ -12,7 +12,7 @@ const SCARCE_SIXTEENTHS: u32 = 3;
 /// Pages are rare if less than this part of them is free: then nobody gets any at hand, and who searches reclaims idle slabs now and then.
 const RARE_SHARE: u32 = 64;
 /// Pages are plentiful if more than this part of them is free.
-const PLENTY_SHARE: u32 = 2;
+const PLENTY_SHARE: u32 = 3;
 /// A heap is young while less than this part of its pages is in use.
 const YOUNG_SHARE: u32 = 4;
 /// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page.
@@ -106,16 +106,23 @@ impl Hints {
         self.free > self.admitted - self.admitted / YOUNG_SHARE
     }
 
-    /// How many slabs like one that a stripe gets for one that it has outgrown all stripes of the class could get (binary logarithm). (Where pages are not
-    /// plentiful only bursts outgrow theirs.)
-    pub(crate) fn slabs_returning_log2(&self) -> u32 {
-        u32::from(self.are_pages_plentiful())
+    /// The largest order of a slab that a stripe gets for one that it has outgrown, if `stripes` may do the same: half of them could get one in a burst,
+    /// which fills what it gets and returns it; else all of them, or where pages are plentiful each two. (Where they are not only bursts outgrow their slabs.)
+    pub(crate) fn outgrown_order(&self, stripes: u32) -> u32 {
+        let (free, all) = (log2(self.free), log2(stripes));
+        if self.burst {
+            (free + 1).saturating_sub(all)
+        } else {
+            free.saturating_sub(all + u32::from(self.are_pages_plentiful()))
+        }
     }
 
-    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; and for a burst. In a listed slab,
-    /// where others live, most lanes of a burst find no slot, and who comes again waits longest.
+    /// Whether fresh pages are preferred to listed slabs: if there are plenty; for a stripe that has outgrown its slab; for a burst; and for a small class
+    /// while more are free than all stripes of such classes could have one of. In a listed slab, where others live, many lanes find no slot, and who
+    /// comes again waits longest.
     pub(crate) fn prefers_pages(&self) -> bool {
-        self.are_pages_plentiful() || self.outgrown || self.burst
+        let is_small_first = self.is_small && self.free > self.admitted / SMALL_SHARE;
+        self.are_pages_plentiful() || self.outgrown || self.burst || is_small_first
     }
 
     /// Whether all stripes of the class can have what this one wants, of a small part of the free pages.
@@ -295,6 +302,28 @@ mod tests {
         }
         // A 64th is not the last.
         assert!(hints(LARGE, 100, warp::LANES).may_take_pages());
+    }
+
+    #[test]
+    fn small_classes_prefer_pages_until_few_are_free() {
+        for (free, small, large) in [(2134, true, true), (2133, true, false), (200, false, false)] {
+            for (is_small, prefers) in [(true, small), (false, large)] {
+                let hints = Hints {
+                    is_small,
+                    ..hints(LARGE, free, 1)
+                };
+                assert_eq!(hints.prefers_pages(), prefers, "{free} {is_small}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_outgrown_is_replaced_by_what_others_can_get_too() {
+        // Pages are plentiful from 2,134 on.
+        for (free, lanes, order) in [(4096, 1, 8), (2048, 1, 8), (4096, BURST_LANES, 10)] {
+            let order_found = hints(LARGE, free, lanes).outgrown_order(8);
+            assert_eq!(order_found, order, "{free} {lanes}");
+        }
     }
 
     #[test]

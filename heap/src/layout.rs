@@ -24,9 +24,10 @@ pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
 pub const MAX_CAPACITY: u64 = 1 << 40;
 /// Slabs have at most `2^MAX_ORDER` pages.
 pub const MAX_ORDER: u32 = 9;
-/// But those that have as many slots as two warps have lanes with fewer pages have at most `2^MANY_ORDER`.
+/// But those that have [`MANY_SLOTS`] with fewer pages have at most `2^MANY_ORDER`.
 const MANY_ORDER: u32 = 8;
-const MANY_SLOTS: u64 = 64;
+/// More than one launch that fills a GPU takes of a stripe, so that the slab can be rewound between such launches.
+const MANY_SLOTS: u64 = 1 << 14;
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 255;
 /// Slots of the largest size in a slab of `2^MANY_ORDER` pages.

@@ -32,7 +32,8 @@ const LESS_LOG2: u32 = 2;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
 /// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and beyond only where blocks come back: what is refilled
-/// again and again is soon refilled seldom, and the blocks of a first launch lie near each other.
+/// again and again is soon refilled seldom, and the blocks of a first launch lie near each other. Each time, too, in a heap that is not young any more
+/// while its pages are plentiful.
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
@@ -248,7 +249,7 @@ impl Core {
     ///
     /// As large as what will soon be wanted, within what all stripes that have slabs can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
-    /// ([`Hints::slabs_returning_log2`]). At least the usual one, and larger for a stripe that was refilled often
+    /// ([`Hints::outgrown_order`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as others can get [`SLABS_OF_CLASS`]: all stripes of the class, and where pages are not plentiful a part of all stripes
     /// that have slabs.
     fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
@@ -260,13 +261,16 @@ impl Core {
         } else {
             hints.installed.max(stripes)
         };
-        let each_log2 = match (hints.outgrown, hints.burst) {
-            (true, _) => hints.slabs_returning_log2(),
-            (false, true) => SLABS_OF_BURST_LOG2,
-            (false, false) => SLABS_OF_ALL_LOG2,
+        let share = if hints.outgrown {
+            hints.outgrown_order(drawing)
+        } else {
+            let each_log2 = if hints.burst {
+                SLABS_OF_BURST_LOG2
+            } else {
+                SLABS_OF_ALL_LOG2
+            };
+            log2(hints.free).saturating_sub(log2(drawing) + each_log2)
         };
-        let slabs_log2 = log2(drawing) + each_log2;
-        let share = log2(hints.free).saturating_sub(slabs_log2);
         let mut order = hints.wanted_order().min(share);
         if before.has_slab() {
             let others = if hints.are_pages_plentiful() {
@@ -277,11 +281,14 @@ impl Core {
             let affordable = log2(hints.free).saturating_sub(log2(SLABS_OF_CLASS * others));
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
+            // Not by turns: what a launch does again and again must not keep in step with it.
+            let by_chance = || random_below(REFILLS_TO_GROW, hints.epoch) == 0;
             let grows = hints.outgrown
-                || hints.is_heap_young() && is_soon_used_up
-                // Not by turns: what a launch does again and again must not keep in step with it.
-                || (hints.old.came_back || !hints.is_heap_young())
-                    && random_below(REFILLS_TO_GROW, hints.epoch) == 0;
+                || if hints.is_heap_young() {
+                    is_soon_used_up || hints.old.came_back && by_chance()
+                } else {
+                    hints.are_pages_plentiful() || by_chance()
+                };
             order = order.max((before.order() + u32::from(grows)).min(affordable));
         }
         // Not `clamp`, which may panic.
@@ -311,7 +318,7 @@ impl Core {
     /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
     fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
         let stripes = self.stripes_of(class).count;
-        let largest = log2(hints.free).saturating_sub(log2(stripes) + hints.slabs_returning_log2());
+        let largest = hints.outgrown_order(stripes);
         (hints.is_heap_young() || hints.burst) && order < largest.min(hints.info.largest_order)
     }
 
