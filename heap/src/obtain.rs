@@ -4,7 +4,8 @@
 //! What was freed is used before fresh pages, the sooner the fewer of these are left: slabs that
 //! nobody refills from drain, and become pages again; but while pages are plentiful, looking for anything else is a waste of time.
 //! Slabs are as large as what the grid seems to want, and grow with what their stripe uses up.
-//! Bursts, where the lanes of a warp want the same, fill what they get: they may have fresh pages where these are scarce, and many.
+//! Bursts, where the lanes of a warp want the same, fill what they get: they may have fresh pages where these are scarce, and many. Small classes,
+//! which need few, take them first.
 //! Searches begin apart, and each time elsewhere, so that they do not find the same.
 
 use crate::heap::Core;
