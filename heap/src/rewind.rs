@@ -3,7 +3,8 @@
 //! A stripe that runs out makes the warps of its multiprocessor wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
-//! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn.
+//! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn. Who frees few slots at once looks
+//! more often: warps that want many sizes draw little from each slab, so these have few slots.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
@@ -13,36 +14,55 @@
 //! as soon as it is used up.
 
 use crate::heap::Core;
+use crate::hints::log2;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 
-/// Slots of the smallest slab that is rewound while a part of it lives: smaller ones would be rewound after every few blocks, which costs more than it
-/// spares.
-/// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
-const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
-    16
-} else {
-    1 << 12
-};
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
-pub(crate) const TURN_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+/// The same for who frees few slots: lanes of warps that want many sizes, of slabs with fewer slots.
+const TURN_OF_FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 5 };
+/// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
+const NOT_FEW: u32 = 8;
+/// So many turns has the smallest slab that is rewound while a part of it lives: smaller ones would be rewound after every few blocks, which costs more
+/// than it spares.
+/// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
+const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+/// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
+const TURN_SHARE_LOG2: u32 = 3;
 /// Less than this part of a slab lives when it is rewound; under exploration nothing.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
 
-/// Whether who lowered the word of a slab of `slots` slots from `before` to `after` is to look after the slab. Most see that from the first of
-/// these alone.
+/// Turns, in slots, of who frees `count` slots.
 #[inline(always)]
-pub(crate) fn is_turn(before: u32, after: u32, slots: impl FnOnce() -> u32) -> bool {
+pub(crate) fn turn_of(count: u32) -> u32 {
+    if count < NOT_FEW { TURN_OF_FEW } else { TURN }
+}
+
+/// Whether who lowered the word of a slab of `slots` slots from `before` to `after`, by turns of `turn` slots, is to look after the slab. Most see that
+/// from the first of these alone.
+#[inline(always)]
+pub(crate) fn is_turn(before: u32, after: u32, turn: u32, slots: impl FnOnce() -> u32) -> bool {
     // All of it was drawn, and all came back.
     let is_drained = after == INSTALLED;
-    if !is_drained && (before ^ after) & USE & !(TURN_SLOTS - 1) == 0 {
+    let passed = (before ^ after) & USE;
+    if !is_drained && passed < turn {
         return false;
     }
     let slots = slots();
-    is_drained || slots >= LEAST_SLOTS && after & USE <= most_used(slots)
+    let is_time = passed >> turn_log2(slots) != 0;
+    is_drained || is_time && slots >= LEAST_TURNS * turn && after & USE <= most_used(slots)
+}
+
+/// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
+#[inline(always)]
+fn turn_log2(slots: u32) -> u32 {
+    log2(slots)
+        .saturating_sub(TURN_SHARE_LOG2)
+        .min(TURN.ilog2())
 }
 
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.

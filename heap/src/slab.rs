@@ -27,7 +27,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
-use crate::rewind::{TURN_SLOTS, is_turn};
+use crate::rewind::{is_turn, turn_of};
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
@@ -136,10 +136,13 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn release_slots(&self, head: u32, entry: Entry, count: u32) {
         let before = self.lower_use(head, count);
-        if is_rare(before, count) {
+        let turn = turn_of(count);
+        if is_rare(before, count, turn) {
             let after = before.wrapping_sub(count);
             self.settle_release(head, entry, before, after);
-            if is_turn(before, after, || entry.slots(u32::from(self.page_shift))) {
+            if is_turn(before, after, turn, || {
+                entry.slots(u32::from(self.page_shift))
+            }) {
                 cold::look_after(
                     self,
                     Slab::new(head, entry.class(), entry.order()),
@@ -179,12 +182,12 @@ impl Heap {
 }
 
 /// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, or it is
-/// [time](is_turn) to look after it. One question for all three, and yes more often than it must be.
+/// [time](is_turn) to look after it, by turns of `turn` slots. One question for all three, and yes more often than it must be.
 #[inline(always)]
-fn is_rare(before: u32, count: u32) -> bool {
+fn is_rare(before: u32, count: u32, turn: u32) -> bool {
     // One less than after: of nothing it is the largest of all numbers.
     let below = before.wrapping_sub(count + 1);
-    (before ^ below) & !(TURN_SLOTS - 1) | before & AWAY_COUNT != 0
+    (before ^ below) & !(turn - 1) | before & AWAY_COUNT != 0
 }
 
 impl Core {
@@ -429,9 +432,13 @@ mod tests {
             for count in 1..=32 {
                 let after = before.wrapping_sub(count);
                 let is_away = before & AWAY_COUNT != 0;
-                let is_asked = after == 0 || is_away || is_turn(before, after, || 1 << 16);
-                assert!(!is_asked || is_rare(before, count), "{before:#x} {count}");
-                seldom |= !is_rare(before, count);
+                for turn in [turn_of(1), turn_of(32)] {
+                    let is_turn = is_turn(before, after, turn, || 1 << 16);
+                    let is_rare = is_rare(before, count, turn);
+                    let is_asked = after == 0 || is_away || is_turn;
+                    assert!(!is_asked || is_rare, "{before:#x} {count} {turn}");
+                    seldom |= !is_rare;
+                }
             }
         }
         assert!(seldom);

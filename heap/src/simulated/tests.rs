@@ -44,6 +44,20 @@ fn large_blocks_are_not_refilled() {
 }
 
 #[test]
+fn most_slabs_of_mixed_sizes_are_rewound_between_launches() {
+    let mut gpu = Gpu::new(1);
+    let sizes = gpu.sizes(16, 4096, THREADS);
+    let refills = gpu.refills_of_launches(&sizes, FIRST + LATER);
+    // Some 1,500 if only slabs of thousands of slots are rewound.
+    assert!(
+        refills[FIRST..]
+            .iter()
+            .all(|refills| *refills <= 5 * MULTIPROCESSORS),
+        "{refills:?}"
+    );
+}
+
+#[test]
 fn an_aged_heap_serves_a_launch() {
     let mut gpu = Gpu::new(1);
     let kept = gpu.age();
