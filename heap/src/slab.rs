@@ -433,11 +433,14 @@ mod tests {
                 let after = before.wrapping_sub(count);
                 let is_away = before & AWAY_COUNT != 0;
                 for turn in [turn_of(1), turn_of(32)] {
-                    let is_turn = is_turn(before, after, turn, || 1 << 16);
                     let is_rare = is_rare(before, count, turn);
-                    let is_asked = after == 0 || is_away || is_turn;
-                    assert!(!is_asked || is_rare, "{before:#x} {count} {turn}");
                     seldom |= !is_rare;
+                    // Of few slots, and of many.
+                    for slots in [1 << 8, 1 << 16] {
+                        let is_turn = is_turn(before, after, turn, || slots);
+                        let is_asked = after == 0 || is_away || is_turn;
+                        assert!(!is_asked || is_rare, "{before:#x} {count} {turn} {slots}");
+                    }
                 }
             }
         }
