@@ -25,7 +25,7 @@ cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u3
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
-cold!(look_after: look_after(slab: Slab, used: u32));
+cold!(look_after: look_after(slab: Slab, used: u32, few: bool));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));
 cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));
 cold!(free_alone: free_alone(address: u64));

@@ -103,7 +103,7 @@ impl Hints {
 
     /// Whether hardly any page is in use.
     pub(crate) fn is_heap_young(&self) -> bool {
-        self.free > self.admitted - self.admitted / YOUNG_SHARE
+        is_young(self.free, self.admitted)
     }
 
     /// The largest order of a slab that a stripe gets for one that it has outgrown, if `stripes` may do the same: half of them could get one in a burst,
@@ -185,6 +185,11 @@ impl Core {
         are_rare(self.free_pages().count(), self.admitted_hint())
     }
 
+    /// Whether hardly any page is in use.
+    pub(crate) fn is_heap_young(&self) -> bool {
+        is_young(self.free_pages().count(), self.admitted_hint())
+    }
+
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
@@ -220,6 +225,11 @@ impl Core {
 /// Whether so few pages are free, of all, that they are rare.
 fn are_rare(free: u32, admitted: u32) -> bool {
     free < admitted / RARE_SHARE
+}
+
+/// Whether hardly any of all pages is in use.
+fn is_young(free: u32, admitted: u32) -> bool {
+    free > admitted - admitted / YOUNG_SHARE
 }
 
 /// Whether the stripe whose word was `before` was refilled several times. (The generation begins anew after 16 refills. It is a guess.)

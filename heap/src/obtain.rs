@@ -26,8 +26,6 @@ const CLASS_TURN: u32 = 37;
 const PROBES: u32 = 32;
 /// The same for a refill before it searches.
 const PROBES_AT_HAND: u32 = 2;
-/// Words of free pages that a refill looks at, one after the other, while pages are plentiful.
-const WORDS_AT_HAND: u32 = 8;
 /// A slab of pages at hand may be smaller than wished by this power of two.
 const LESS_LOG2: u32 = 2;
 
@@ -130,7 +128,7 @@ impl Core {
         let near = self.scatter(class, order, hints);
         let block = if hints.are_pages_plentiful() {
             let step = self.scatter_pages(class, order, hints);
-            self.take_block_at(sizes, (near, step, hints.admitted), WORDS_AT_HAND)
+            self.take_block_at(sizes, (near, step, hints.admitted))
         } else {
             self.take_best_block(sizes, near)
         };
@@ -290,7 +288,13 @@ impl Core {
                 } else {
                     hints.are_pages_plentiful() || by_chance()
                 };
-            order = order.max((before.order() + u32::from(grows)).min(affordable));
+            // Who needs more within a launch than a slab has comes to its end in each launch.
+            let most = if hints.outgrown {
+                affordable.max(share)
+            } else {
+                affordable
+            };
+            order = order.max((before.order() + u32::from(grows)).min(most));
         }
         // Not `clamp`, which may panic.
         order.max(info.usual_order).min(info.largest_order)

@@ -14,6 +14,8 @@ use simt::warp;
 const AT_ONCE: u32 = 8;
 /// How often as many are read at most.
 const ROUNDS: u32 = 8;
+/// The same where many pages are free.
+const ROUNDS_OF_MANY: u32 = 2;
 
 /// Binary logarithm of the pages of a word.
 pub(crate) const WORD_ORDER: u32 = WORD_PAGES.ilog2();
@@ -214,30 +216,43 @@ fn first_from(starts: u64, from: u32) -> u32 {
 }
 
 impl Core {
-    /// Takes an aligned block of `2^most` pages, or fewer but at least `2^least`, from the first of `probes` words that has one:
-    /// that of page `near`, and those each `step` pages further on, round the first `end` pages. Its first page and its order.
+    /// Takes an aligned block of `2^most` pages of the word of page `near`, or the largest of some words, but of `2^least` pages at least: of those each `step`
+    /// pages further on, round the first `end` pages. Its first page and its order.
     ///
-    /// For heaps with many free pages: it does not ask the summaries where these are.
+    /// For heaps with many free pages: it does not ask the summaries where these are. Who gets less than wished comes again, so a few words more are
+    /// read for it, several at once. Blocks of several words are tried for at each place.
     #[inline(always)]
     pub(crate) fn take_block_at(
         &self,
         sizes: (u32, u32),
         (near, step, end): (u32, u32, u32),
-        probes: u32,
     ) -> Option<(u32, u32)> {
         let pages = self.free_pages();
-        let (step, end) = (step / WORD_PAGES, end.div_ceil(WORD_PAGES));
-        let mut index = near / WORD_PAGES;
-        for _ in 0..probes {
-            if index >= end {
-                index = index.checked_rem(end).unwrap_or(0);
-            }
-            if let Some(block) = take_largest(&pages, index, sizes, near) {
+        let (step, end) = ((step / WORD_PAGES).max(1), end.div_ceil(WORD_PAGES));
+        let (_, most) = sizes;
+        let first = near / WORD_PAGES;
+        // Not `%`, which may panic.
+        let place = |number: u32| (first + number * step).checked_rem(end).unwrap_or(0);
+        let tries = if most > WORD_ORDER { AT_ONCE } else { 1 };
+        for number in 0..tries {
+            if let Some(block) = take_largest(&pages, place(number), (most, most), near) {
                 return Some(block);
             }
-            index += step.max(1);
         }
-        None
+        let (mut best, mut found) = (None, 0);
+        for round in 0..ROUNDS_OF_MANY {
+            let place = |number: u32| place(round * AT_ONCE + number);
+            let words = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| pages.look(place(number)));
+            if let Some((number, order)) = best_of(words, sizes)
+                && (best.is_none() || order > found)
+            {
+                (best, found) = (Some(place(number)), order);
+            }
+            if best.is_some() && found >= most.min(WORD_ORDER) {
+                break;
+            }
+        }
+        take_largest(&pages, best?, sizes, near)
     }
 
     /// Takes the largest aligned block of `2^least` to `2^most` pages of some words that it reads: its first page and its order. Where several words have one

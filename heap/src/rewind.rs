@@ -11,7 +11,8 @@
 //! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
 //! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
-//! as soon as it is used up.
+//! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch, or where the heap is not young any more: warps that
+//! want many sizes want little of each.
 
 use crate::heap::Core;
 use crate::hints::log2;
@@ -33,13 +34,27 @@ const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
 const TURN_SHARE_LOG2: u32 = 3;
 /// Less than this part of a slab lives when it is rewound; under exploration nothing.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
+/// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.
+const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
+    0
+} else {
+    TURN_OF_FEW
+};
+/// A slab that is left to this part after a launch is large enough for who frees few slots.
+const LEFT_SHARE: u32 = 4;
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
 
-/// Turns, in slots, of who frees `count` slots.
+/// Whether `count` slots that are freed at once are few.
 #[inline(always)]
-pub(crate) fn turn_of(count: u32) -> u32 {
-    if count < NOT_FEW { TURN_OF_FEW } else { TURN }
+pub(crate) fn are_few(count: u32) -> bool {
+    count < NOT_FEW
+}
+
+/// Turns, in slots, of who frees few slots, or not.
+#[inline(always)]
+pub(crate) fn turn_of(few: bool) -> u32 {
+    if few { TURN_OF_FEW } else { TURN }
 }
 
 /// Whether who lowered the word of a slab of `slots` slots from `before` to `after`, by turns of `turn` slots, is to look after the slab. Most see that
@@ -68,27 +83,31 @@ fn turn_log2(slots: u32) -> u32 {
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
 #[inline(always)]
 const fn most_used(slots: u32) -> u32 {
-    slots / 8 * 5
+    slots / 8 * 5 + BETWEEN_LOOKS
 }
 
 impl Core {
-    /// Has a slab, whose use the caller lowered to `used`, rewound if that is worth it.
+    /// Has a slab, whose use the caller, who freed `few` slots or not, lowered to `used`, rewound if that is worth it.
     #[inline(never)]
-    pub(crate) fn look_after(&self, slab: Slab, used: u32) {
+    pub(crate) fn look_after(&self, slab: Slab, used: u32, few: bool) {
         // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
         let slots = self.plausible_slots(slab);
         if slots == 0 {
             return;
         }
         let state = self.slab_state(slab.page());
-        let Some(index) = self.keeper(slab) else {
+        let Some((index, is_kept)) = self.keeper(slab) else {
             return;
         };
         let stripe = self.stripe(slab.class(), index);
         let seen = stripe.look();
         let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
-        if is_row && seen.left() >= 0 && rewound(seen, slots, used).is_some() {
+        if !is_row || seen.left() < 0 || rewound(seen, slots, used).is_none() {
+            return;
+        }
+        let is_enough = || seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        if is_kept || few && (is_enough() || !self.is_heap_young()) {
             rewind(stripe, state, seen, slots);
         }
     }
@@ -111,7 +130,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
     let free = slots.saturating_sub(used);
     let units = seen.left().cast_unsigned() + free;
     let few = if slots < LASTING_SLOTS {
-        slots / FEW_SHARE
+        (slots / FEW_SHARE).max(BETWEEN_LOOKS + 1)
     } else {
         slots / 4
     };

@@ -27,7 +27,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
-use crate::rewind::{is_turn, turn_of};
+use crate::rewind::{are_few, is_turn, turn_of};
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
@@ -136,7 +136,8 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn release_slots(&self, head: u32, entry: Entry, count: u32) {
         let before = self.lower_use(head, count);
-        let turn = turn_of(count);
+        let few = are_few(count);
+        let turn = turn_of(few);
         if is_rare(before, count, turn) {
             let after = before.wrapping_sub(count);
             self.settle_release(head, entry, before, after);
@@ -147,6 +148,7 @@ impl Heap {
                     self,
                     Slab::new(head, entry.class(), entry.order()),
                     after & USE,
+                    few,
                 );
             }
         }
@@ -244,13 +246,13 @@ impl Core {
         self.slab_state(page).stripe.store(last, Ordering::Relaxed);
     }
 
-    /// Which stripe of its class keeps a slab, if one does. A hint.
-    pub(crate) fn keeper(&self, slab: Slab) -> Option<u32> {
+    /// Which stripe of its class had a slab last, and whether it keeps it. A hint.
+    pub(crate) fn keeper(&self, slab: Slab) -> Option<(u32, bool)> {
         // Relaxed: who acts on it compares the stripe's word.
         let last = self.slab_state(slab.page()).stripe.load(Ordering::Relaxed);
         let stripes = self.layout().stripes;
         let index = (last & !KEPT).wrapping_sub(slab.class() * stripes);
-        (last & KEPT != 0 && index < stripes).then_some(index)
+        (index < stripes).then_some((index, last & KEPT != 0))
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.
@@ -432,7 +434,7 @@ mod tests {
             for count in 1..=32 {
                 let after = before.wrapping_sub(count);
                 let is_away = before & AWAY_COUNT != 0;
-                for turn in [turn_of(1), turn_of(32)] {
+                for turn in [turn_of(true), turn_of(false)] {
                     let is_rare = is_rare(before, count, turn);
                     seldom |= !is_rare;
                     // Of few slots, and of many.

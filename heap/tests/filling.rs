@@ -153,7 +153,7 @@ fn an_aged_heap_keeps_pages_free() {
     assert!(free >= pages / 10, "{free} of {pages} pages are free");
 }
 
-/// Launches that allocate and free the same again and again: slabs grow until one is offered again and again, and then stay.
+/// Launches that allocate and free the same again and again: slabs grow until they last for a launch and are rewound after it, and then stay.
 #[test]
 fn slabs_grow_where_blocks_come_back() {
     let host = HostHeap::new(1 << 30, MULTIPROCESSORS, 0);
@@ -178,7 +178,7 @@ fn slabs_grow_where_blocks_come_back() {
     let live = 4 * 256 * 256;
     let grown = launches(20);
     println!("{} times of what lives", grown / live);
-    assert!(grown >= 4 * live, "{grown} bytes");
+    assert!(grown >= 2 * live, "{grown} bytes");
     assert!(grown <= heap.capacity() / 8, "{grown} bytes");
     assert_eq!(launches(20), grown);
 }
