@@ -431,6 +431,19 @@ fn collectives_are_not_multiplied() {
     assert!(seen > 20, "only {seen} functions call malloc or free");
 }
 
+/// By the number of its block a warp has a stripe, whatever the grid's shape.
+#[test]
+fn blocks_are_told_apart_in_grids_of_three_dimensions() {
+    for source in BENCH_KERNELS {
+        for entry in ALLOCATE {
+            let body = body(source.ptx, entry);
+            for register in ["%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y"] {
+                assert!(body.contains(register), "{register} in {entry}");
+            }
+        }
+    }
+}
+
 #[test]
 fn timed_kernels_keep_nothing_in_local_memory() {
     for source in BENCH_KERNELS {

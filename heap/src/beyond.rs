@@ -67,7 +67,7 @@ impl Core {
         let group = lanes.match_any_u64(self.group_key(wish));
         let (mut ticket, mut won) = (Ticket(0), 0);
         if group & warp::lanes_below() == 0 {
-            let index = self.stripes_of(wish.class()).of(thread::sm_id());
+            let index = self.stripes_of(wish.class()).of(thread::block_number());
             // Who comes again looks before it draws.
             let (count, none) = (group.count_ones(), Ticket::refilling(wish.class()));
             ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
@@ -132,7 +132,7 @@ impl Core {
                     return block;
                 }
             } else if ticket.left() > 0 {
-                let stripe = self.stripes_of(wish.class()).of(thread::sm_id());
+                let stripe = self.stripes_of(wish.class()).of(thread::block_number());
                 self.mend(wish.class(), self.stripe(wish.class(), stripe));
             } else {
                 // Memory is moving.

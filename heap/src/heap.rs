@@ -96,11 +96,11 @@ pub struct Heap {
     stripe_table: StripeTable,
     /// Requests of 1 to so many bytes are served by the fast path: those for classes that have all stripes, in a heap without flags.
     pub(crate) fast_limit: u32,
-    pub(crate) page_shift: u8,
-    /// Stripes of the classes that have most, and the binary logarithm of that rounded up.
-    most_stripes: u8,
-    most_stripes_log2: u8,
-    pub(crate) class_count: u8,
+    /// Stripes of the classes that have most, and their [step](Stripes::of).
+    most_stripes: u32,
+    stripe_step: u32,
+    pub(crate) page_shift: u16,
+    pub(crate) class_count: u16,
     pub(crate) mark: Mark,
     pub(crate) flags: u32,
 }
@@ -124,7 +124,7 @@ pub struct Core {
 }
 
 /// Words of the head up to its alignment.
-const CORE_PADDING: usize = 25;
+const CORE_PADDING: usize = 24;
 
 /// What changes and belongs to no class and no page.
 #[repr(C)]
@@ -197,10 +197,10 @@ impl Core {
                 core: Array::new(metadata),
                 stripe_table: layout.stripe_table(),
                 fast_limit: if flags == 0 { layout.fast_limit() } else { 0 },
-                page_shift: byte(layout.page_shift),
-                most_stripes: byte(layout.stripes),
-                most_stripes_log2: byte(layout.stripes.next_power_of_two().ilog2()),
-                class_count: byte(layout.class_count),
+                most_stripes: layout.stripes,
+                stripe_step: Stripes::step_of(layout.stripes),
+                page_shift: half(layout.page_shift),
+                class_count: half(layout.class_count),
                 mark: mark_of(0, flags),
                 flags,
             },
@@ -372,10 +372,10 @@ const fn mark_of(generation: u32, flags: u32) -> Mark {
 /// A logarithm or flags as a byte.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "logarithms of 64-bit numbers"
+    reason = "a logarithm of a 64-bit number, and a number of classes"
 )]
-fn byte(number: u32) -> u8 {
-    number as u8
+fn half(number: u32) -> u16 {
+    number as u16
 }
 
 impl Heap {
@@ -464,10 +464,7 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
         // SAFETY: as for `core`.
-        unsafe {
-            self.stripes
-                .get(class * u32::from(self.most_stripes) + index)
-        }
+        unsafe { self.stripes.get(class * self.most_stripes + index) }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these
@@ -499,21 +496,29 @@ impl Heap {
     /// The stripes of the classes that have most.
     #[inline(always)]
     pub(crate) fn most_stripes(&self) -> Stripes {
-        Stripes::within(self.most_stripes.into(), self.most_stripes_log2.into())
+        Stripes::stepping(self.most_stripes, self.stripe_step)
+    }
+
+    /// A number by which the searches of different stripes begin elsewhere: that of the caller's, of a class that has most.
+    pub(crate) fn place(&self) -> u32 {
+        self.most_stripes().of(thread::block_number())
     }
 
     /// The stripes of a class.
     pub(crate) fn stripes_of(&self, class: u32) -> Stripes {
-        Stripes::new(self.stripe_table.count(class, self.most_stripes.into()))
+        match self.stripe_table.log2(class) {
+            Some(log2) => Stripes::power_of_two(log2),
+            None => self.most_stripes(),
+        }
     }
 }
 
-/// The multiprocessor of the leader of a group, by which it has [a stripe](Stripes::of) of each class; its `zero` is 0. In other lanes any
+/// The block of the leader of a group, by which it has [a stripe](Stripes::of) of each class; its `zero` is 0. In other lanes any
 /// number.
 ///
 /// One lane draws for all. But ptxas takes lanes for as many that draw from one address, and gathers what they draw: 14
 /// instructions, and two shuffles more to wait for. An address that depends on the lane it leaves alone.
 #[inline(always)]
-pub(crate) fn multiprocessor_of_leader(zero: u32) -> u32 {
-    thread::sm_id() | zero
+pub(crate) fn block_of_leader(zero: u32) -> u32 {
+    thread::block_number() | zero
 }

@@ -27,7 +27,7 @@ const FEW_LANES: u32 = 4;
 /// That part (binary logarithm).
 const SMALL_PART_LOG2: u32 = 4;
 
-/// Slots of a slab that serves a large launch: 256 warps of a multiprocessor.
+/// Slots of a slab that serves a large launch: 256 warps of a stripe.
 const ENOUGH_SLOTS: u32 = 256 * warp::LANES;
 /// From so many refills on a stripe's slabs grow beyond [`ENOUGH_SLOTS`], to four times as many: launches of that size that are repeated would else come
 /// to the end of a slab at their own end each time, where all its blocks live, and never find it free.
@@ -98,7 +98,7 @@ impl Hints {
 
     /// Whether so many pages are free that to look for anything else would be a waste of time.
     pub(crate) fn are_pages_plentiful(&self) -> bool {
-        self.free > self.admitted / PLENTY_SHARE
+        are_plentiful(self.free, self.admitted)
     }
 
     /// Whether hardly any page is in use.
@@ -185,6 +185,11 @@ impl Core {
         are_rare(self.free_pages().count(), self.admitted_hint())
     }
 
+    /// Whether many pages are free.
+    pub(crate) fn are_pages_plentiful(&self) -> bool {
+        are_plentiful(self.free_pages().count(), self.admitted_hint())
+    }
+
     /// Whether hardly any page is in use.
     pub(crate) fn is_heap_young(&self) -> bool {
         is_young(self.free_pages().count(), self.admitted_hint())
@@ -225,6 +230,11 @@ impl Core {
 /// Whether so few pages are free, of all, that they are rare.
 fn are_rare(free: u32, admitted: u32) -> bool {
     free < admitted / RARE_SHARE
+}
+
+/// Whether so many pages are free, of all, that they are plentiful.
+fn are_plentiful(free: u32, admitted: u32) -> bool {
+    free > admitted / PLENTY_SHARE
 }
 
 /// Whether hardly any of all pages is in use.

@@ -62,9 +62,19 @@ impl StripeTable {
     #[inline(always)]
     #[must_use]
     pub const fn count(self, class: u32, all: u32) -> u32 {
+        match self.log2(class) {
+            Some(log2) => 1 << log2,
+            None => all,
+        }
+    }
+
+    /// Binary logarithm of the stripes of a class in use, if these are not all that some classes use.
+    #[inline(always)]
+    #[must_use]
+    pub const fn log2(self, class: u32) -> Option<u32> {
         // Not `octave`, which takes an instruction more.
         let log2 = (self.0 >> (3 * (class / class::OCTAVE)) & 7) as u32;
-        if log2 == Self::ALL { all } else { 1 << log2 }
+        if log2 == Self::ALL { None } else { Some(log2) }
     }
 }
 

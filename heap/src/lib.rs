@@ -6,8 +6,8 @@
 //! # Words
 //!
 //! A **page** is the unit of the heap's memory; a **slab** is one or more pages given to a **size
-//! class**; a **slot** is one allocation in a slab; a **stripe** is the share of a class that the
-//! warps of one multiprocessor draw from, so that warps scatter instead of colliding.
+//! class**; a **slot** is one allocation in a slab; a **stripe** is the share of a class that some of
+//! a grid's blocks draw from, one after the other by turns, so that warps scatter instead of colliding.
 //! (Steinberger et al., `ScatterAlloc`, 2012, is where the scattering comes from.)
 //!
 //! # Invariants

@@ -14,7 +14,7 @@
 
 use crate::class;
 use crate::cold;
-use crate::heap::{Core, Heap, Mark, multiprocessor_of_leader};
+use crate::heap::{Core, Heap, Mark, block_of_leader};
 use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -143,13 +143,13 @@ impl Heap {
             stripes,
         } = slot;
         // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
-        let multiprocessor = multiprocessor_of_leader(if lanes.is_whole_warp(group) {
+        let block = block_of_leader(if lanes.is_whole_warp(group) {
             warp::lane_id()
         } else {
             warp::opaque(group & warp::lanes_below())
         });
         let (class, count) = (wish.class(), lanes.count_of(group));
-        let index = stripes.of(multiprocessor);
+        let index = stripes.of(block);
         let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
         if lanes.leads(group) {
             drawn = self.stripe(class, index).draw(count);

@@ -163,7 +163,8 @@ impl Core {
         let listed = self.listed(class);
         let room = self.sixteenths_wanted();
         // Where others do not begin, nor this stripe the last time: the product spreads.
-        let place = thread::sm_id()
+        let place = self
+            .place()
             .wrapping_add(listed.epoch_hint())
             .wrapping_mul(GOLDEN);
         let start = share_of(place, listed.word_count());
@@ -281,7 +282,7 @@ impl Core {
             let slots = layout::slots(u32::from(self.page_shift), class, before.order());
             let is_soon_used_up = slots < enough_slots(before);
             // Not by turns: what a launch does again and again must not keep in step with it.
-            let by_chance = || random_below(REFILLS_TO_GROW, hints.epoch) == 0;
+            let by_chance = || self.random_below(REFILLS_TO_GROW, hints.epoch) == 0;
             let grows = hints.outgrown
                 || if hints.is_heap_young() {
                     is_soon_used_up || hints.old.came_back && by_chance()
@@ -343,14 +344,14 @@ impl Core {
             // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
             let stripes = self.stripes_of(class);
             let turn = stripes.of(class * CLASS_TURN);
-            let place = stripes.after(stripes.of(thread::sm_id()), turn);
+            let place = stripes.after(stripes.of(thread::block_number()), turn);
             let offset = place.wrapping_mul(pages >> order);
             // Not `/`, which may panic.
             return offset.checked_div(stripes.count).unwrap_or(0) << order;
         }
-        // Elsewhere each time where pages are not plentiful: what is near may be small pieces for ever. Anywhere for bursts, and where pages are scarce;
+        // Elsewhere each time where the heap is not young: what is near may be small pieces for ever. Anywhere for bursts, and where pages are scarce;
         // before that small slabs are kept together, so that there is room for large ones.
-        let turn = if hints.are_pages_plentiful() {
+        let turn = if hints.is_heap_young() {
             0
         } else {
             hints.epoch
@@ -361,7 +362,7 @@ impl Core {
             pages.min(hints.admitted)
         };
         // Not the upper bits of the product first: by these it may have been decided that a slab grows.
-        let place = turn.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN);
+        let place = turn.wrapping_add(self.place()).wrapping_mul(GOLDEN);
         let place = place.rotate_left(8) ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
         share_of(place, pages) >> order << order
@@ -376,7 +377,13 @@ impl Core {
 
     /// A number below `end` that looks random.
     pub(crate) fn at_random(&self, end: u32) -> u32 {
-        random_below(end, self.free_pages().count_and_epoch().1)
+        self.random_below(end, self.free_pages().count_and_epoch().1)
+    }
+
+    /// A number below `end` that looks random, from one that always changes.
+    fn random_below(&self, end: u32, changing: u32) -> u32 {
+        let place = changing.wrapping_add(self.place()).wrapping_mul(GOLDEN);
+        share_of(place, end)
     }
 
     fn make_slab(&self, page: u32, class: u32, order: u32) -> Search {
@@ -404,12 +411,6 @@ fn least_order(before: Ticket, order: u32, hints: Hints, first: bool) -> u32 {
     } else {
         order.saturating_sub(LESS_LOG2).max(usual)
     }
-}
-
-/// A number below `end` that looks random, from one that always changes.
-fn random_below(end: u32, changing: u32) -> u32 {
-    let place = changing.wrapping_add(thread::sm_id()).wrapping_mul(GOLDEN);
-    share_of(place, end)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

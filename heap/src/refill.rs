@@ -17,6 +17,8 @@ use simt::{thread, time, warp};
 /// Looks at its stripe, which another refills, after which a group looks elsewhere: about a
 /// millisecond on a GPU, where a search while all others search takes as long.
 const PATIENCE: u32 = 1000;
+/// Looks after which it may wait for another stripe instead.
+const FIRST_PATIENCE: u32 = PATIENCE / 4;
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
@@ -69,13 +71,13 @@ impl Core {
     /// `drawn`, or [`Ticket::refilling`] if it drew nothing and is to look first: the word before, of which the units from
     /// `left - count` up are the group's. A word with no units left means: draw again; [`Ticket::EXHAUSTED`]: there are none.
     ///
-    /// The other lanes of the warp wait for it. It waits only for who refills the stripe or rewinds its slab, who waits for no stripe,
+    /// The other lanes of the warp wait for it. It waits only for who refills a stripe or rewinds its slab, who waits for no stripe,
     /// and not for ever.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw_beyond(&self, wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket {
         let class = wish.class();
-        let stripe = self.stripe(class, index);
+        let mut stripe = self.stripe(class, index);
         let Some(wish) = wish.unless_stale(self.mark()) else {
             return self.turn_away(class, stripe, drawn);
         };
@@ -92,7 +94,10 @@ impl Core {
             if crosses && drawn.left() > 0 {
                 return drawn;
             }
-            if crosses || !await_refill(stripe) {
+            if !crosses && !await_refill(stripe, FIRST_PATIENCE) {
+                stripe = self.where_to_wait_on(class, stripe);
+            }
+            if crosses || !await_refill(stripe, PATIENCE) {
                 return self.scavenge(wish, count);
             }
             drawn = stripe.draw(count);
@@ -100,6 +105,17 @@ impl Core {
                 return drawn;
             }
         }
+    }
+
+    /// The stripe that a group goes on to wait for which has waited for `stripe` in vain: that of its multiprocessor, unless pages are plentiful.
+    ///
+    /// Where stripes are refilled again and again some are slower than others, and would keep their blocks while the rest has nothing to do.
+    /// But a multiprocessor that waits begins no other block: so more are served by the stripes that are faster.
+    fn where_to_wait_on<'a>(&'a self, class: u32, stripe: &'a Stripe) -> &'a Stripe {
+        if self.are_pages_plentiful() {
+            return stripe;
+        }
+        self.stripe(class, self.stripes_of(class).of(thread::sm_id()))
     }
 
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
@@ -140,7 +156,7 @@ impl Core {
     /// A crosser without units must reserve some: else others may find the slab idle and reclaim
     /// it before the crosser comes again, and two could do that to each other for ever.
     ///
-    /// The warps of a multiprocessor wait for what comes before the new word, so that is as little as can be: all
+    /// The warps of the stripe's blocks wait for what comes before the new word, so that is as little as can be: all
     /// looks at once, and the old slab goes its way afterwards.
     #[inline(never)]
     fn refill(&self, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
@@ -224,7 +240,7 @@ impl Core {
         let listed = self.listed(class);
         // Of the stripe's own word nothing is left.
         for step in (0..stripes.count).step_by(AT_ONCE as usize) {
-            let from = stripes.after(stripes.of(thread::sm_id()), step);
+            let from = stripes.after(stripes.of(thread::block_number()), step);
             let words = self.look_at_stripes(class, from);
             let shown = which(words, |seen| seen.left() > 0);
             if shown == 0 {
@@ -409,8 +425,8 @@ fn meet(lanes: u32) {
 /// Waits until a stripe that another refills has units, or none but no crosser; false if that takes
 /// too long. Few instructions and hardly a register: all warps of a multiprocessor may be here.
 #[inline(always)]
-fn await_refill(stripe: &Stripe) -> bool {
-    for _ in 0..PATIENCE {
+fn await_refill(stripe: &Stripe, looks: u32) -> bool {
+    for _ in 0..looks {
         if stripe.look().left() >= 0 {
             return true;
         }

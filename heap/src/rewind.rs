@@ -1,6 +1,6 @@
 //! Rewinding: a slab whose blocks came back is offered again by who frees in it, before its stripe runs out.
 //!
-//! A stripe that runs out makes the warps of its multiprocessor wait for its crosser, even if all that the crosser has to do is to
+//! A stripe that runs out makes the warps of its blocks wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
 //! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn. Who frees few slots at once looks
@@ -13,6 +13,9 @@
 //! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
 //! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch, or where the heap is not young any more: warps that
 //! want many sizes want little of each.
+//!
+//! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it is when its last is freed: the first rewinding leaves as much that
+//! this free comes to a turn, and rewinds once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
 
 use crate::heap::Core;
 use crate::hints::log2;
@@ -29,10 +32,10 @@ const NOT_FEW: u32 = 8;
 /// So many turns has the smallest slab that is rewound while a part of it lives: smaller ones would be rewound after every few blocks, which costs more
 /// than it spares.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
-const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
 const TURN_SHARE_LOG2: u32 = 3;
-/// Less than this part of a slab lives when it is rewound; under exploration nothing.
+/// Less than this part of a slab lives when it is rewound; under exploration nothing of those that most models have.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
 /// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.
 const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
@@ -69,7 +72,13 @@ pub(crate) fn is_turn(before: u32, after: u32, turn: u32, slots: impl FnOnce() -
     }
     let slots = slots();
     let is_time = passed >> turn_log2(slots) != 0;
-    is_drained || is_time && slots >= LEAST_TURNS * turn && after & USE <= most_used(slots)
+    is_drained || is_time && slots >= LEAST_TURNS * turn && is_worth_a_look(slots, after & USE)
+}
+
+/// Whether a slab of `slots` slots may be rewound where `used` are in use or left: little lives, or what was offered again is free but for few.
+#[inline(always)]
+const fn is_worth_a_look(slots: u32, used: u32) -> bool {
+    used <= most_used(slots) || slots.saturating_sub(used) < most_alive(slots)
 }
 
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
@@ -103,37 +112,80 @@ impl Core {
         let seen = stripe.look();
         let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
-        if !is_row || seen.left() < 0 || rewound(seen, slots, used).is_none() {
+        if !is_row || seen.left() < 0 || rewound(seen, slots, used, few).is_none() {
             return;
         }
         let is_enough = || seen.left() >= (slots / LEFT_SHARE).cast_signed();
-        if is_kept || few && (is_enough() || !self.is_heap_young()) {
-            rewind(stripe, state, seen, slots);
+        if !is_kept && !(few && (is_enough() || !self.is_heap_young())) {
+            return;
+        }
+        if let Some(again) = rewind(stripe, state, seen, slots, few)
+            && few
+            && state.used_hint() == again.left().cast_unsigned()
+        {
+            // The last of what lived was freed before the word was there.
+            rewind(stripe, state, again, slots, few);
         }
     }
 }
 
-/// Offers again what is free in the slab of a stripe whose word is `seen`, unless somebody draws meanwhile. The slab has `slots` slots.
-fn rewind(stripe: &Stripe, slab: &SlabState, seen: Ticket, slots: u32) {
-    if !stripe.take(seen) {
-        return;
+/// Offers again what is free in the slab of a stripe whose word is `seen`, if that is worth it and nobody draws meanwhile: the new word. The slab has `slots`
+/// slots, and the caller freed `few` or not.
+fn rewind(
+    stripe: &Stripe,
+    slab: &SlabState,
+    seen: Ticket,
+    slots: u32,
+    few: bool,
+) -> Option<Ticket> {
+    if rewound(seen, slots, slab.used_hint(), few).is_none() || !stripe.take(seen) {
+        return None;
     }
-    let again = rewound(seen, slots, slab.used_hint()).unwrap_or(seen);
+    let again = rewound(seen, slots, slab.used_hint(), few).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
-    stripe.publish(again.following(seen));
+    let again = again.following(seen);
+    stripe.publish(again);
+    Some(again)
 }
 
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
 /// may still be drawn; none if too many live, or too many are left.
+///
+/// Of few slots that are freed at once so many are offered that the last of those that still live comes to a turn: then all can be.
 #[inline(always)]
-fn rewound(seen: Ticket, slots: u32, used: u32) -> Option<Ticket> {
+fn rewound(seen: Ticket, slots: u32, used: u32, few: bool) -> Option<Ticket> {
+    let left = seen.left().cast_unsigned();
     let free = slots.saturating_sub(used);
-    let units = seen.left().cast_unsigned() + free;
-    let few = if slots < LASTING_SLOTS {
-        (slots / FEW_SHARE).max(BETWEEN_LOOKS + 1)
+    let most = left + free;
+    // All of it if nothing lives.
+    let is_enough = used == left
+        || used <= most_used(slots) && most <= slots && slots - most < most_alive(slots);
+    let units = if few && used != left {
+        before_turn(most, slots)
     } else {
-        slots / 4
+        most
     };
-    let is_enough = used <= most_used(slots) && units <= slots && slots - units < few;
-    is_enough.then(|| seen.with_left(Ticket::offered(units, slots).cast_signed()))
+    let units = Ticket::offered(units, slots);
+    (is_enough && left < units).then(|| seen.with_left(units.cast_signed()))
+}
+
+/// The most units, no more than `units`, with which left the last free in a slab of `slots` slots comes to a turn of who frees few.
+#[inline(always)]
+fn before_turn(units: u32, slots: u32) -> u32 {
+    let turn_log2 = turn_log2(slots).max(TURN_OF_FEW.ilog2());
+    ((units + 1) >> turn_log2 << turn_log2).saturating_sub(1)
+}
+
+/// Fewer slots of a slab of so many live when it is rewound.
+#[inline(always)]
+const fn most_alive(slots: u32) -> u32 {
+    if slots >= LASTING_SLOTS {
+        return slots / 4;
+    }
+    let share = slots / FEW_SHARE;
+    if share > BETWEEN_LOOKS {
+        share
+    } else {
+        BETWEEN_LOOKS + 1
+    }
 }

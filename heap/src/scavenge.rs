@@ -202,7 +202,7 @@ impl Core {
         let mut step = 0;
         let stripes = self.stripes_of(class);
         while step < stripes.count {
-            let from = stripes.after(stripes.of(thread::sm_id()), step);
+            let from = stripes.after(stripes.of(thread::block_number()), step);
             let seen = self.look_at_stripes(class, from);
             if which(seen, Ticket::has_slab) != 0 {
                 result = Look::UNSETTLED;

@@ -1,4 +1,4 @@
-//! The share of a class that the warps of one multiprocessor draw from.
+//! The share of a class that the warps of some blocks of a grid draw from.
 
 use crate::heap::Core;
 use crate::ticket::Ticket;
@@ -77,29 +77,36 @@ impl Stripe {
 #[derive(Clone, Copy)]
 pub(crate) struct Stripes {
     pub(crate) count: u32,
-    /// The least number of the kind `2^n - 1` that all of them fit.
-    mask: u32,
+    /// 2^32 divided by their number, rounded up, modulo 2^32.
+    step: u32,
 }
 
 impl Stripes {
-    /// `count` stripes, 1 at least.
-    pub fn new(count: u32) -> Self {
-        Self::within(count, 32 - (count - 1).leading_zeros())
+    /// `2^log2` stripes.
+    pub fn power_of_two(log2: u32) -> Self {
+        Self::stepping(1 << log2, 1_u32.wrapping_shl(log2.wrapping_neg()))
     }
 
-    /// The same, of at most `2^log2` and more than half as many.
+    /// `count` stripes, 1 at least, of which the [step](Self::step_of) is known.
     #[inline(always)]
-    pub fn within(count: u32, log2: u32) -> Self {
-        Self {
-            count,
-            mask: 1_u32.wrapping_shl(log2).wrapping_sub(1),
-        }
+    pub fn stepping(count: u32, step: u32) -> Self {
+        Self { count, step }
     }
 
-    /// Which of them a multiprocessor has: one of its own, if there are enough.
+    /// The step of `count` stripes, 1 or more.
+    pub const fn step_of(count: u32) -> u32 {
+        // Of one it is 2^32.
+        (u32::MAX / count).wrapping_add(1)
+    }
+
+    /// Which of them a block of a grid has: one after the other, round all of them.
+    ///
+    /// It is the remainder of the block's number, got by two multiplications (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019),
+    /// for numbers below 2^32 / count^2. After that the rounding is felt, by which now and then a stripe is passed over; it is one of them for every number.
     #[inline(always)]
-    pub fn of(self, multiprocessor: u32) -> u32 {
-        self.round(multiprocessor & self.mask)
+    pub fn of(self, block: u32) -> u32 {
+        let part = block.wrapping_mul(self.step);
+        ((u64::from(part) * u64::from(self.count)) >> 32) as u32
     }
 
     /// The one that comes `ahead`, fewer than there are, after another, round all of them.
@@ -146,18 +153,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_multiprocessor_has_a_stripe_of_its_own_if_there_are_enough() {
-        for count in 1..=255 {
-            let stripes = Stripes::new(count);
-            assert!((0..count).all(|number| stripes.of(number) == number));
-            assert!((count..1000).all(|number| stripes.of(number) < count));
+    fn blocks_have_stripes_one_after_the_other() {
+        for count in 1..=255_u32 {
+            let stripes = Stripes::stepping(count, Stripes::step_of(count));
+            let exact = (1_u64 << 32) / u64::from(count * count);
+            for block in (0..5000).chain((0..1 << 20).step_by(977)) {
+                if u64::from(block) < exact {
+                    assert_eq!(stripes.of(block), block % count, "{block} of {count}");
+                }
+            }
+            for block in (0..u32::MAX).step_by(0x0123_4567).chain([u32::MAX]) {
+                assert!(stripes.of(block) < count, "{block} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_stepped_through_too() {
+        for log2 in 0..8 {
+            let stripes = Stripes::power_of_two(log2);
+            assert_eq!(stripes.count, 1 << log2);
+            for block in (0..1000).chain([u32::MAX]) {
+                assert_eq!(
+                    stripes.of(block),
+                    block % (1 << log2),
+                    "{block} of 2^{log2}"
+                );
+            }
         }
     }
 
     #[test]
     fn a_round_comes_to_every_stripe() {
         for count in [1, 2, 3, 4, 100, 128, 132, 255] {
-            let stripes = Stripes::new(count);
+            let stripes = Stripes::stepping(count, Stripes::step_of(count));
             for from in 0..count {
                 let mut round: Vec<_> = (0..count).map(|step| stripes.after(from, step)).collect();
                 round.sort_unstable();

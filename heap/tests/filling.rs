@@ -45,8 +45,10 @@ fn snapshot(heap: &Heap) -> Snapshot {
 /// Lets the caller stand for a multiprocessor chosen at random.
 fn go_elsewhere(random: &mut Random) {
     let multiprocessor = random.below(MULTIPROCESSORS.into());
+    let multiprocessor = u32::try_from(multiprocessor).expect("small");
     set_position(Position {
-        sm_id: u32::try_from(multiprocessor).expect("small"),
+        block_index: multiprocessor,
+        sm_id: multiprocessor,
         ..Position::default()
     });
 }
@@ -163,6 +165,7 @@ fn slabs_grow_where_blocks_come_back() {
             let mut blocks = Vec::new();
             for lane in 0..4 * 256 {
                 set_position(Position {
+                    block_index: lane % 4,
                     sm_id: lane % 4,
                     ..Position::default()
                 });

@@ -42,7 +42,7 @@ fn operate(heap: &Heap, seed: u64, rounds: u64, mut look: impl FnMut()) {
         state ^= state >> 7;
         state ^= state << 17;
         set_position(Position {
-            sm_id: u32::try_from(state % 8).expect("small"),
+            block_index: u32::try_from(state % 8).expect("small"),
             ..Default::default()
         });
         if state % 5 < 3 || blocks.is_empty() {

@@ -45,9 +45,9 @@ impl Random {
     }
 }
 
-fn stand_on(sm_id: u32) {
+fn stand_in(block_index: u32) {
     set_position(Position {
-        sm_id,
+        block_index,
         ..Default::default()
     });
 }
@@ -63,7 +63,7 @@ fn free(heap: &Heap, address: u64) {
 /// Does random operations; sizes are mostly small, and at times up to `largest`.
 fn operate(heap: &Heap, random: &mut Random, rounds: u32, largest: u64, shadow: &mut Shadow) {
     for _ in 0..rounds {
-        stand_on(u32::try_from(random.below(8)).expect("small"));
+        stand_in(u32::try_from(random.below(8)).expect("small"));
         if shadow.is_empty() || random.below(5) < 3 {
             let limit = largest >> random.below(12);
             let bytes = random.below(limit.max(16)) + 1;
@@ -329,7 +329,7 @@ fn varied(capacity: u64, seed: u64) -> HostHeap {
     let (heap, mut random, mut shadow) = (host.heap(), Random::new(seed), Shadow::new());
     operate(heap, &mut random, 3000, capacity / 16, &mut shadow);
     for bytes in [16, 48, 100] {
-        stand_on(3);
+        stand_in(3);
         let many: Vec<_> = (0..400).map(|_| heap.malloc(bytes) as u64).collect();
         many.iter().step_by(3).for_each(|block| free(heap, *block));
     }

@@ -22,7 +22,7 @@ use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::page_set::{PageSet, SetState, Sets};
 use scatterheap_heap::{Globals, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
-use scatterheap_simt::emulation::set_sm_id;
+use scatterheap_simt::emulation::set_block;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -175,7 +175,7 @@ fn spawn_on<T: 'static>(
 ) -> loom::thread::JoinHandle<T> {
     let ground = ground.clone();
     loom::thread::spawn(move || {
-        set_sm_id(multiprocessor);
+        set_block(multiprocessor);
         body(&ground)
     })
 }
@@ -461,7 +461,7 @@ fn a_slab_in_transit_is_waited_for() {
 /// which as many were freed before.
 fn left_with_a_neighbour(left: u64) -> (Arc<Ground>, Vec<u64>) {
     let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
-    set_sm_id(0);
+    set_block(0);
     let mut blocks: Vec<_> = (0..SLOTS - left).map(|_| ground.obtain(SLOT)).collect();
     blocks.push(ground.obtain(MIN_CAPACITY - PAGE));
     (ground, blocks)
@@ -563,9 +563,9 @@ fn a_slab_that_drains_while_its_stripe_adopts_another_is_not_missed() {
         // left. Meanwhile all blocks of its own are freed: their page is free for who freed them. No other page is.
         let ground = Ground::with_stripes(MIN_CAPACITY, 2, 2);
         let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
-        set_sm_id(0);
+        set_block(0);
         let mut leaving: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
-        set_sm_id(1);
+        set_block(1);
         let neighbour = ground.obtain(SLOT);
         let page_of = |block| (block - ground.heap().base()) / PAGE;
         let left = page_of(leaving[0]);
@@ -577,7 +577,7 @@ fn a_slab_that_drains_while_its_stripe_adopts_another_is_not_missed() {
             }
             ground.malloc(PAGE)
         });
-        set_sm_id(0);
+        set_block(0);
         let mine = ground.obtain(SLOT);
         let page = other.join().expect("no panic");
         // Unless this thread took a slot of the slab that drains.
@@ -1223,17 +1223,44 @@ fn a_slab_rewound_passes_the_content() {
 }
 
 #[test]
+fn a_slab_is_rewound_again_when_its_last_block_is_freed() {
+    explore(3, || {
+        // Of a slab's blocks two live, and each is freed by a thread: the first rewinds it but for what lives, the other all of it, perhaps while
+        // the first is at it.
+        const SMALL: u64 = HALF / 2;
+        let ground = Ground::new(0);
+        let mut blocks: Vec<_> = (0..PAGE / SMALL).map(|_| ground.obtain(SMALL)).collect();
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        let living = blocks.split_off(blocks.len() - 2);
+        for block in blocks {
+            ground.free(block);
+        }
+        let [mine, others] = living[..] else {
+            unreachable!("two were split off")
+        };
+        let other = spawn(&ground, move |ground| ground.free(others));
+        ground.free(mine);
+        // From what is offered again, by whoever it is.
+        let mine = ground.obtain(SMALL);
+        other.join().expect("no panic");
+        let again = (1..PAGE / SMALL).map(|_| ground.obtain(SMALL));
+        let blocks = again.chain([mine, rest]).collect();
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
 fn a_slab_that_is_rewound_is_not_missed() {
     explore(3, || {
         // What the other stripe needs is in the slab all the time.
         let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
-        set_sm_id(0);
+        set_block(0);
         let (last, mut blocks) = about_to_be_rewound(&ground, 0);
         let other = spawn_on(0, &ground, move |ground| {
             ground.spend(last);
             ground.obtain(HALF)
         });
-        set_sm_id(1);
+        set_block(1);
         blocks.push(ground.obtain(HALF));
         blocks.push(other.join().expect("no panic"));
         finish(&ground, blocks);

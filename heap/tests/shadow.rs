@@ -55,7 +55,7 @@ fn operations(capacity: u64) -> impl Strategy<Value = Vec<Operation>> {
         1 => (wild, 1..1000_u64).prop_map(|(offset, bytes)| Operation::WildRealloc(offset, bytes)),
         1 => any::<usize>().prop_map(Operation::StaleFree),
         1 => sizes(capacity).prop_map(Operation::StaleMalloc),
-        2 => (0..10_u32).prop_map(Operation::StandOn),
+        2 => (0..10_u32).prop_map(Operation::StandIn),
     ];
     prop::collection::vec(operation, 1..300)
 }

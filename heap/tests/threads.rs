@@ -89,7 +89,7 @@ fn run(capacity: u64, threads: u64, rounds: u32, largest: u64, live: usize) -> u
             .map(|seed| {
                 scope.spawn(move || {
                     simt::emulation::set_position(simt::emulation::Position {
-                        sm_id: u32::try_from(seed).expect("few"),
+                        block_index: u32::try_from(seed).expect("few"),
                         ..Default::default()
                     });
                     churn(heap, seed + 1, rounds, largest, live)

@@ -13,7 +13,7 @@ use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_simt::atomic::Ordering;
-use scatterheap_simt::emulation::{run_warp, set_sm_id};
+use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
@@ -206,7 +206,9 @@ fn on_warps(
         .map(|index| {
             let (ground, body) = (ground.clone(), body.clone());
             shuttle::thread::spawn(move || {
-                set_sm_id(index);
+                set_block(index);
+                // Which block a multiprocessor runs is not known.
+                set_sm_id(u32::try_from(random(warps.into())).expect("small"));
                 run_warp(lanes, move |lane| body(&ground, index, lane));
             })
         })
@@ -356,7 +358,7 @@ fn every_slot_of_the_heap_is_found() {
             .map(|index| {
                 let (ground, kept) = (ground.clone(), kept.clone());
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(32, move |_| {
                         let block = ground.malloc(128).expect("a slot is left for each lane");
                         kept.lock().expect("lock").push(block);
@@ -386,7 +388,7 @@ fn as_many_slots_as_lanes_are_enough_again_and_again() {
             .map(|index| {
                 let ground = ground.clone();
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(8, move |_| {
                         for _ in 0..3 {
                             let block = ground.malloc(128).expect("a slot is left for each lane");
@@ -498,7 +500,7 @@ fn slabs_of_several_pages() {
             .map(|index| {
                 let ground = ground.clone();
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(10, move |_| churn(&ground, 5, || 300 + random(3) * 100));
                 })
             })
@@ -609,7 +611,7 @@ fn the_last_slots_serve_smaller_classes() {
             .map(|index| {
                 let (ground, kept) = (ground.clone(), kept.clone());
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(3, move |_| {
                         let block = ground.malloc(16).expect("a slot is left for each lane");
                         kept.lock().expect("lock").push(block);
@@ -638,7 +640,7 @@ fn slots_are_found_though_others_want_too_much() {
             .map(|index| {
                 let ground = ground.clone();
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(4, move |_| {
                         for _ in 0..3 {
                             if index == 2 {
@@ -704,7 +706,7 @@ fn a_slot_freed_before_the_last_run_is_taken_is_found() {
         ground.free(hole);
         let (other, slot) = (ground.clone(), slots[3]);
         let other = shuttle::thread::spawn(move || {
-            set_sm_id(0);
+            set_block(0);
             other.free(slot);
             other.malloc(5 * page)
         });
@@ -738,7 +740,7 @@ fn an_idle_slab_of_a_crosser_is_not_missed() {
         ground.free(listed.remove(3));
         let crosser = ground.clone();
         let crosser = shuttle::thread::spawn(move || {
-            set_sm_id(0);
+            set_block(0);
             crosser.malloc(128).expect("a slot is free")
         });
         for block in held {
@@ -793,7 +795,7 @@ fn rows_beside_spread_units() {
             .map(|_| {
                 let ground = shared.clone();
                 shuttle::thread::spawn(move || {
-                    set_sm_id(0);
+                    set_block(0);
                     run_warp(12, move |lane| match lane % 4 {
                         0 | 1 => churn(&ground, 4, || 16),
                         2 => ground
@@ -835,7 +837,7 @@ fn large_slots_beside_runs() {
             .map(|index| {
                 let ground = shared.clone();
                 shuttle::thread::spawn(move || {
-                    set_sm_id(index);
+                    set_block(index);
                     run_warp(6, move |lane| {
                         churn(&ground, 5, || match (u64::from(lane) + random(2)) % 4 {
                             0 => 2048,

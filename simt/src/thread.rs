@@ -23,6 +23,13 @@ pub fn block_index() -> u32 {
     backend::block_index()
 }
 
+/// Number of the block in a grid of up to three dimensions, counted as the hardware starts them: x first.
+#[inline(always)]
+#[must_use]
+pub fn block_number() -> u32 {
+    backend::block_number()
+}
+
 /// Number of blocks in the grid.
 #[inline(always)]
 #[must_use]

@@ -3,7 +3,7 @@
 
 #![cfg(shuttle)]
 
-use scatterheap_simt::emulation::{run_warp, set_sm_id};
+use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::{thread, warp};
 use shuttle::rand::Rng;
 use std::sync::{Arc, Mutex};
@@ -42,8 +42,12 @@ fn lanes_have_the_multiprocessor_of_their_warp() {
             let warps: Vec<_> = [3, 8]
                 .map(|sm| {
                     shuttle::thread::spawn(move || {
+                        set_block(sm + 5);
+                        assert_eq!(thread::sm_id(), sm + 5);
                         set_sm_id(sm);
-                        run_warp(4, move |_| assert_eq!(thread::sm_id(), sm));
+                        run_warp(4, move |_| {
+                            assert_eq!((thread::sm_id(), thread::block_number()), (sm, sm + 5));
+                        });
                     })
                 })
                 .into();

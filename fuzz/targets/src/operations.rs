@@ -32,7 +32,7 @@ fn run_on(shape: Shape, mut bytes: Unstructured<'_>) {
     // SAFETY: nobody uses it yet.
     let stale = unsafe { host.reset() };
     let mut shadow = Shadow::new(host.heap(), stale);
-    shadow.apply(&Operation::StandOn(0));
+    shadow.apply(&Operation::StandIn(0));
     for count in 1..=LONGEST {
         if bytes.is_empty() {
             break;

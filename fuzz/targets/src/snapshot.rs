@@ -57,7 +57,7 @@ fn damaged(bytes: &mut Unstructured<'_>) -> Result<()> {
     // SAFETY: nobody uses it yet.
     let stale = unsafe { host.reset() };
     let mut shadow = Shadow::new(host.heap(), stale);
-    shadow.apply(&Operation::StandOn(0));
+    shadow.apply(&Operation::StandIn(0));
     for _ in 0..bytes.arbitrary::<u8>()? {
         shadow.apply(&operation(bytes, shape)?);
     }

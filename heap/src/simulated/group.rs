@@ -14,7 +14,7 @@ const MOST_DRAWS: u32 = 10_000;
 pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize) -> Vec<u64> {
     let slot = Slot::of(bytes, heap.most_stripes());
     let class = slot.wish.class();
-    let index = slot.stripes.of(thread::sm_id());
+    let index = slot.stripes.of(thread::block_number());
     let wish = slot.wish.through(heap.mark());
     let wanted = u32::try_from(count).expect("a warp has 32 lanes");
     let mut drawn = heap.stripe(class, index).draw(wanted);

@@ -22,14 +22,14 @@ fn a_launch_that_is_repeated_is_hardly_refilled_in_a_young_heap() {
 }
 
 #[test]
-fn blocks_of_a_first_launch_lie_in_twice_their_bytes() {
+fn blocks_of_a_first_launch_lie_in_hardly_more_than_their_bytes() {
     let sizes = vec![16; THREADS];
     let bytes = u64::from(sizes.iter().sum::<u32>());
     for seed in 0..8 {
         let mut blocks = Gpu::new(seed).allocate(&sizes);
         blocks.sort_unstable();
         let range = blocks[THREADS - 1] + 16 - blocks[0];
-        assert!(range <= 2 * bytes, "{range} of {bytes} bytes");
+        assert!(range <= bytes + bytes / 16, "{range} of {bytes} bytes");
     }
 }
 
@@ -45,17 +45,14 @@ fn large_blocks_are_not_refilled() {
 
 #[test]
 fn slabs_of_mixed_sizes_are_rewound_between_launches() {
-    for most in [512, 4096, 8192] {
+    for most in [64, 512, 4096, 8192] {
         let mut gpu = Gpu::new(1);
         let sizes = gpu.sizes(16, most, THREADS);
         let refills = gpu.refills_of_launches(&sizes, FIRST + LATER);
-        // Hundreds, and of large sizes a thousand, if slabs are taken that are smaller than wished, and small ones are seldom rewound.
-        assert!(
-            refills[FIRST..]
-                .iter()
-                .all(|refills| *refills <= MULTIPROCESSORS / 2),
-            "16 to {most} B: {refills:?}"
-        );
+        // Each makes a launch longer by half. There are hundreds, and of large sizes a thousand, if slabs are taken that are smaller than wished, and small ones
+        // are seldom rewound; a dozen if not all of a slab is offered again.
+        let later: u32 = refills[FIRST..].iter().sum();
+        assert!(later <= 4, "16 to {most} B: {refills:?}");
     }
 }
 

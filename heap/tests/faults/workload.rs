@@ -44,6 +44,7 @@ impl Random {
 /// The calling thread allocates from one of eight stripes.
 fn wander(random: &mut Random) {
     set_position(Position {
+        block_index: u32::try_from(random.below(8)).expect("small"),
         sm_id: u32::try_from(random.below(8)).expect("small"),
         ..Default::default()
     });

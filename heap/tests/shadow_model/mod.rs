@@ -60,8 +60,8 @@ pub enum Operation {
     Fill(u64),
     /// Frees one live block of so many: the first, and so on.
     FreeEach(usize),
-    /// What follows is asked for from this multiprocessor, and so from its stripes.
-    StandOn(u32),
+    /// What follows is asked for by this block, and so from its stripes.
+    StandIn(u32),
 }
 
 /// How a block was asked for.
@@ -488,8 +488,9 @@ impl<'a> Shadow<'a> {
                     self.free(address);
                 }
             }
-            Operation::StandOn(sm_id) => set_position(Position {
-                sm_id,
+            Operation::StandIn(block) => set_position(Position {
+                block_index: block,
+                sm_id: block / 2,
                 ..Position::default()
             }),
             _ => self.apply_misuse(operation),

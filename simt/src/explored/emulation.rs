@@ -6,22 +6,48 @@
 #[cfg(shuttle)]
 pub use super::warp::run_warp;
 
+/// Where a task stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    block: u32,
+    sm: u32,
+}
+
+const FIRST: Place = Place { block: 0, sm: 0 };
+
 #[cfg(loom)]
 loom::thread_local! {
-    static SM: std::cell::Cell<u32> = std::cell::Cell::new(0);
+    static PLACE: std::cell::Cell<Place> = std::cell::Cell::new(FIRST);
 }
 #[cfg(shuttle)]
 shuttle::thread_local! {
-    static SM: std::cell::Cell<u32> = std::cell::Cell::new(0);
+    static PLACE: std::cell::Cell<Place> = std::cell::Cell::new(FIRST);
 }
 
-/// Lets the calling task stand for a thread of streaming multiprocessor `sm`.
+/// Lets the calling task stand for a thread of block `block`, on the streaming multiprocessor of the same number.
+pub fn set_block(block: u32) {
+    set_place(Place { block, sm: block });
+}
+
+/// Lets the calling task stand for a thread on streaming multiprocessor `sm`, of the same block as before.
 pub fn set_sm_id(sm: u32) {
-    SM.with(|cell| cell.set(sm));
+    set_place(Place { sm, ..place() });
+}
+
+pub(super) fn place() -> Place {
+    PLACE.with(std::cell::Cell::get)
+}
+
+pub(super) fn set_place(place: Place) {
+    PLACE.with(|cell| cell.set(place));
 }
 
 pub(crate) fn sm_id() -> u32 {
-    SM.with(std::cell::Cell::get)
+    place().sm
+}
+
+pub(crate) fn block_number() -> u32 {
+    place().block
 }
 
 pub(crate) fn thread_index() -> u32 {
@@ -33,7 +59,7 @@ pub(crate) fn block_dim() -> u32 {
 }
 
 pub(crate) fn block_index() -> u32 {
-    0
+    block_number()
 }
 
 pub(crate) fn grid_dim() -> u32 {

@@ -126,12 +126,12 @@ mod emulated {
         );
         let warp = Arc::new(Warp::default());
         let body = Arc::new(body);
-        let sm = super::super::sm_id();
+        let place = super::super::emulation::place();
         let tasks: Vec<_> = (0..lanes)
             .map(|lane| {
                 let (warp, body) = (warp.clone(), body.clone());
                 shuttle::thread::spawn(move || {
-                    super::super::emulation::set_sm_id(sm);
+                    super::super::emulation::set_place(place);
                     LANE.with(|cell| *cell.borrow_mut() = Some((warp.clone(), lane)));
                     body(lane);
                     warp.meetings().end(lane);

@@ -40,6 +40,10 @@ pub(crate) fn block_index() -> u32 {
     POSITION.get().block_index
 }
 
+pub(crate) fn block_number() -> u32 {
+    block_index()
+}
+
 pub(crate) fn grid_dim() -> u32 {
     POSITION.get().grid_dim
 }

@@ -6,7 +6,7 @@ pub(crate) use crate::single_lane as warp;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-pub(crate) use emulation::{block_dim, block_index, grid_dim, sm_id, thread_index};
+pub(crate) use emulation::{block_dim, block_index, block_number, grid_dim, sm_id, thread_index};
 
 #[inline(always)]
 pub fn nanosleep(_nanoseconds: u32) {

@@ -46,6 +46,23 @@ pub fn grid_dim() -> u32 {
 }
 
 #[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn block_number() -> u32 {
+    // SAFETY: reads special registers.
+    let (y, z, height) = unsafe {
+        (
+            nvptx::_block_idx_y() as u32,
+            nvptx::_block_idx_z() as u32,
+            nvptx::_grid_dim_y() as u32,
+        )
+    };
+    block_index() + grid_dim() * (y + height * z)
+}
+
+#[inline(always)]
 pub fn sm_id() -> u32 {
     let id: u32;
     // SAFETY: reads a special register; the value may change, so not `pure`.
