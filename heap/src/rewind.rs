@@ -60,10 +60,11 @@ pub(crate) fn turn_of(few: bool) -> u32 {
     if few { TURN_OF_FEW } else { TURN }
 }
 
-/// Whether who lowered the word of a slab of `slots` slots from `before` to `after`, by turns of `turn` slots, is to look after the slab. Most see that
+/// Whether who freed `few` slots or not, and lowered the word of a slab of `slots` slots from `before` to `after`, is to look after the slab. Most see that
 /// from the first of these alone.
 #[inline(always)]
-pub(crate) fn is_turn(before: u32, after: u32, turn: u32, slots: impl FnOnce() -> u32) -> bool {
+pub(crate) fn is_turn(before: u32, after: u32, few: bool, slots: impl FnOnce() -> u32) -> bool {
+    let turn = turn_of(few);
     // All of it was drawn, and all came back.
     let is_drained = after == INSTALLED;
     let passed = (before ^ after) & USE;
@@ -72,13 +73,11 @@ pub(crate) fn is_turn(before: u32, after: u32, turn: u32, slots: impl FnOnce() -
     }
     let slots = slots();
     let is_time = passed >> turn_log2(slots) != 0;
-    is_drained || is_time && slots >= LEAST_TURNS * turn && is_worth_a_look(slots, after & USE)
-}
-
-/// Whether a slab of `slots` slots may be rewound where `used` are in use or left: little lives, or what was offered again is free but for few.
-#[inline(always)]
-const fn is_worth_a_look(slots: u32, used: u32) -> bool {
-    used <= most_used(slots) || slots.saturating_sub(used) < most_alive(slots)
+    let used = after & USE;
+    // It may be what was offered again, of which nothing lives.
+    let is_nearly_all = || few && slots.saturating_sub(used) < most_alive(slots);
+    is_drained
+        || is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || is_nearly_all())
 }
 
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.

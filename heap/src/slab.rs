@@ -141,7 +141,7 @@ impl Heap {
         if is_rare(before, count, turn) {
             let after = before.wrapping_sub(count);
             self.settle_release(head, entry, before, after);
-            if is_turn(before, after, turn, || {
+            if is_turn(before, after, few, || {
                 entry.slots(u32::from(self.page_shift))
             }) {
                 cold::look_after(
@@ -434,14 +434,14 @@ mod tests {
             for count in 1..=32 {
                 let after = before.wrapping_sub(count);
                 let is_away = before & AWAY_COUNT != 0;
-                for turn in [turn_of(true), turn_of(false)] {
-                    let is_rare = is_rare(before, count, turn);
+                for few in [true, false] {
+                    let is_rare = is_rare(before, count, turn_of(few));
                     seldom |= !is_rare;
                     // Of few slots, and of many.
                     for slots in [1 << 8, 1 << 16] {
-                        let is_turn = is_turn(before, after, turn, || slots);
+                        let is_turn = is_turn(before, after, few, || slots);
                         let is_asked = after == 0 || is_away || is_turn;
-                        assert!(!is_asked || is_rare, "{before:#x} {count} {turn} {slots}");
+                        assert!(!is_asked || is_rare, "{before:#x} {count} {few} {slots}");
                     }
                 }
             }
