@@ -228,7 +228,9 @@ impl Core {
         (near, step, end): (u32, u32, u32),
     ) -> Option<(u32, u32)> {
         let pages = self.free_pages();
-        let (step, end) = ((step / WORD_PAGES).max(1), end.div_ceil(WORD_PAGES));
+        let step = (step / WORD_PAGES).max(1);
+        // No more words than there are, even if the number of pages is damaged.
+        let end = end.div_ceil(WORD_PAGES).min(pages.word_count());
         let (_, most) = sizes;
         let first = near / WORD_PAGES;
         // Not `%`, which may panic.
