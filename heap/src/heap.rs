@@ -369,7 +369,7 @@ const fn mark_of(generation: u32, flags: u32) -> Mark {
     if flags == 0 { mark } else { mark.closed() }
 }
 
-/// A logarithm or flags as a byte.
+/// A logarithm or a number of classes in 16 bits.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "a logarithm of a 64-bit number, and a number of classes"

@@ -18,7 +18,8 @@ use simt::{thread, time, warp};
 /// millisecond on a GPU, where a search while all others search takes as long.
 const PATIENCE: u32 = 1000;
 /// Looks after which it may wait for another stripe instead.
-const FIRST_PATIENCE: u32 = PATIENCE / 4;
+/// (Under shuttle at once: else no schedule would come there.)
+const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 4 };
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.

@@ -14,8 +14,8 @@
 //! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch, or where the heap is not young any more: warps that
 //! want many sizes want little of each.
 //!
-//! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it is when its last is freed: the first rewinding leaves as much that
-//! this free comes to a turn, and rewinds once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
+//! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
+//! this free comes to a turn, and who has rewound looks once more. (Not every such free looks: [`is_turn`] asks for as much as may live, and what was left may be a turn less.) For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
 
 use crate::heap::Core;
 use crate::hints::log2;
@@ -150,7 +150,7 @@ fn rewind(
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
 /// may still be drawn; none if too many live, or too many are left.
 ///
-/// Of few slots that are freed at once so many are offered that the last of those that still live comes to a turn: then all can be.
+/// Of few slots that are freed at once so many are offered that the last of those that still live comes to a turn: then all may be.
 #[inline(always)]
 fn rewound(seen: Ticket, slots: u32, used: u32, few: bool) -> Option<Ticket> {
     let left = seen.left().cast_unsigned();

@@ -169,13 +169,13 @@ fn spawn<T: 'static>(
 }
 
 fn spawn_on<T: 'static>(
-    multiprocessor: u32,
+    block: u32,
     ground: &Arc<Ground>,
     body: impl FnOnce(&Ground) -> T + 'static,
 ) -> loom::thread::JoinHandle<T> {
     let ground = ground.clone();
     loom::thread::spawn(move || {
-        set_block(multiprocessor);
+        set_block(block);
         body(&ground)
     })
 }
@@ -1223,7 +1223,7 @@ fn a_slab_rewound_passes_the_content() {
 }
 
 #[test]
-fn a_slab_is_rewound_again_when_its_last_block_is_freed() {
+fn the_last_two_frees_of_a_slab_that_is_rewound_lose_nothing() {
     explore(3, || {
         // Of a slab's blocks two live, and each is freed by a thread: the first rewinds it but for what lives, the other all of it, perhaps while
         // the first is at it.

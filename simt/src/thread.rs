@@ -1,4 +1,4 @@
-//! Where the calling thread stands in its block and grid (one dimension).
+//! Where the calling thread stands in its block and grid (one dimension, but for [`block_number`]).
 
 use crate::backend;
 
