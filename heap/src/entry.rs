@@ -161,13 +161,17 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn slot_at(self, offset: u32) -> Option<u32> {
+        let (slot, begins) = self.slot_beginning_at(offset);
+        if begins { Some(slot) } else { None }
+    }
+
+    /// The slot that begins `offset` bytes into the slab, and whether one begins there; else it is any number. Without a branch.
+    #[inline(always)]
+    #[must_use]
+    pub const fn slot_beginning_at(self, offset: u32) -> (u32, bool) {
         let number = offset >> self.shift();
         let (slot, is_multiple) = class::divide_exactly(number, self.reciprocal());
-        if is_multiple && number << self.shift() == offset {
-            Some(slot)
-        } else {
-            None
-        }
+        (slot, is_multiple & (number << self.shift() == offset))
     }
 }
 

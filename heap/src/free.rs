@@ -11,6 +11,9 @@ use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
 
+/// The address of no word of a bitmap: those are multiples of 4.
+const NO_WORD: u64 = 1;
+
 /// A slot that is to be freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
@@ -57,22 +60,32 @@ impl Heap {
     /// none.
     #[inline(always)]
     fn free_slot<const ALONE: bool>(&self, mark: Mark, address: u64) -> bool {
-        // NULL lies outside of every heap.
-        let Some((page, entry)) = self.look_up(address) else {
-            return false;
-        };
-        if !entry.is_slab_of(mark) {
-            return false;
+        if ALONE {
+            let (slot, is_slot) = self.slot_at(mark, address, || ());
+            if is_slot {
+                self.free_bits(slot, 1, slot.bit);
+            }
+            is_slot
+        } else {
+            with_active_lanes!(lanes => self.free_together(lanes, mark, address))
         }
+    }
+
+    /// The slot that begins at an address, in a slab whose pages have a mark; and whether there is one, else it may be anything. Releases for
+    /// who frees it, once it has met the lanes whose slots it frees too (`meet`).
+    #[inline(always)]
+    fn slot_at(&self, mark: Mark, address: u64, meet: impl FnOnce()) -> (Slot, bool) {
+        // NULL lies outside of every heap.
+        let (page, entry) = self.look_up(address).unwrap_or((0, Entry::BLANK));
+        meet();
+        // Release, for the changes of the bitmap and of the use: pairs with the acquire of `malloc` that sets the bit again. Here, while the entry is on its
+        // way.
+        fence(Ordering::Release);
         let head = entry.head(page);
-        let Some(number) = entry.slot_at(self.offset_in_slab(head, address)) else {
-            return false;
-        };
+        let (number, begins) = entry.slot_beginning_at(self.offset_in_slab(head, address));
         let index = self.slot_word_index(head, number);
         // Beyond the last word only if the entry is damaged.
-        if !self.has_slot_word(index) {
-            return false;
-        }
+        let is_slot = entry.is_slab_of(mark) & begins & self.has_slot_word(index);
         let slot = Slot {
             head,
             entry,
@@ -80,12 +93,7 @@ impl Heap {
             bit: 1 << (number & 31),
             address,
         };
-        if ALONE {
-            self.free_bits(slot, 1, slot.bit);
-        } else {
-            with_active_lanes!(lanes => self.free_together(lanes, slot));
-        }
-        true
+        (slot, is_slot)
     }
 
     /// Page and entry of an address, if it lies in the heap.
@@ -105,36 +113,40 @@ impl Heap {
         Some((page, Entry(self.entry(page).load(Ordering::Relaxed))))
     }
 
-    /// Offset in bytes of an address from the beginning of its slab.
+    /// Offset in bytes of an address from the beginning of its slab; any number for an address that is in none.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "slabs are at most 2 GiB")]
     pub(crate) fn offset_in_slab(&self, head: u32, address: u64) -> u32 {
-        (address - self.page_address(head)) as u32
+        address.wrapping_sub(self.page_address(head)) as u32
     }
 
-    /// Frees the slots of the lanes that came together: one lane clears the bits of each word.
+    /// Frees the slots of the lanes that came together: one lane clears the bits of each word. False if the calling lane has none.
     #[inline(always)]
-    fn free_together(&self, lanes: impl Lanes, slot: Slot) {
-        // The word's address: lanes may free into several heaps at once.
-        let key = self.slot_words.pointer(slot.index) as u64;
+    fn free_together(&self, lanes: impl Lanes, mark: Mark, address: u64) -> bool {
+        // What the lanes did to their blocks comes before the leader's release.
+        let (slot, is_slot) = self.slot_at(mark, address, || lanes.sync());
+        // The word's address: lanes may free into several heaps at once. Those without a slot have what is no word's address of any heap.
+        let key = if is_slot {
+            self.slot_words.pointer(slot.index) as u64
+        } else {
+            NO_WORD
+        };
         let group = lanes.match_any_u64(key);
-        let leads = lanes.leads(group);
+        let leads = is_slot & lanes.leads(group);
         if lanes.is_whole_warp(group) {
             // The same with constants.
             let bits = lanes.reduce_or(slot.bit);
-            lanes.sync();
-            let is_repeated = bits != u32::MAX;
+            let is_repeated = is_slot && bits != u32::MAX;
             self.free_group(slot, leads, is_repeated, u32::BITS, bits);
         } else {
             let (count, bits) = (lanes.count_of(group), or_in_groups(lanes, group, slot.bit));
-            // What the lanes did to their blocks comes before the leader's release.
-            lanes.sync();
             // Of any group: it is rare.
-            let is_repeated = lanes.ballot(leads && bits.count_ones() != count) != 0;
-            self.free_group(slot, leads, is_repeated, count, bits);
+            let is_repeated = lanes.ballot(leads & (bits.count_ones() != count)) != 0;
+            self.free_group(slot, leads, is_repeated & is_slot, count, bits);
         }
         // No lane goes on before its block was given back: what it asks for next it may need that block for.
         lanes.sync();
+        is_slot
     }
 
     /// Frees the slots of the caller's group: those of `count` lanes, whose bits in one word together are `bits`. The lane that leads does it for
@@ -149,12 +161,10 @@ impl Heap {
         }
     }
 
-    /// Frees `count` slots in the word of `slot`, whose bits there are `bits`.
+    /// Frees `count` slots in the word of `slot`, whose bits there are `bits`, after a fence that releases.
     #[inline(always)]
     pub(crate) fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
-        // Release, for this change and that of the use: pairs with the acquire of `malloc` that sets the bit again.
-        fence(Ordering::Release);
-        // Relaxed, after the fence.
+        // Relaxed, after the caller's fence.
         let before = self
             .slot_word(slot.index)
             .fetch_and(!bits, Ordering::Relaxed);

@@ -536,7 +536,7 @@ fn frees_of_one_block_by_many_lanes_are_one() {
     });
 }
 
-/// A warp frees good blocks, one of them twice, one that is free already, and a pointer into one.
+/// A warp frees good blocks, one of them twice, one that is free already, a pointer into one, one into no heap, and NULL.
 #[test]
 fn each_misuse_in_a_warp_is_counted_once() {
     explore(|| {
@@ -545,6 +545,7 @@ fn each_misuse_in_a_warp_is_counted_once() {
         ground.free(blocks[7]);
         let mut pointers: Vec<_> = blocks.iter().map(|block| block.address).collect();
         pointers.extend([blocks[3].address, blocks[7].address, blocks[5].address + 16]);
+        pointers.extend([16, 0]);
         for block in &blocks[..7] {
             ground.dismiss(*block);
         }
@@ -555,8 +556,8 @@ fn each_misuse_in_a_warp_is_counted_once() {
         });
         assert_eq!(
             ground.misuses(),
-            4,
-            "a repetition, two of a free block, one inside a block"
+            5,
+            "a repetition, two of a free block, one inside a block, one outside of the heap"
         );
     });
 }
@@ -665,17 +666,20 @@ fn slots_are_found_though_others_want_too_much() {
 #[test]
 fn lanes_of_a_warp_use_two_heaps() {
     explore(|| {
-        // Odd lanes use one heap, even lanes the other, in the same calls.
+        // Odd lanes use one heap, even lanes the other, in the same calls; and each tries the wrong one first.
         let grounds = [Ground::new(16 << 10, 1), Ground::new(16 << 10, 1)];
         let both = grounds.clone();
         run_warp(8, move |lane| {
-            let ground = &both[lane as usize % 2];
+            let [ground, other] = [lane, lane + 1].map(|lane| &both[lane as usize % 2]);
             for _ in 0..3 {
                 let block = ground.malloc(64).expect("both heaps have room");
+                // SAFETY: a heap refuses what is another's.
+                unsafe { other.heap().free(block.address as *mut u8) };
                 ground.free(block);
             }
         });
         for ground in grounds {
+            assert_eq!(ground.misuses(), 4 * 3, "what was the other heap's");
             ground.finish();
         }
     });
