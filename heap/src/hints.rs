@@ -190,11 +190,6 @@ impl Core {
         are_plentiful(self.free_pages().count(), self.admitted_hint())
     }
 
-    /// Whether hardly any page is in use.
-    pub(crate) fn is_heap_young(&self) -> bool {
-        is_young(self.free_pages().count(), self.admitted_hint())
-    }
-
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {

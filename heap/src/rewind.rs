@@ -11,11 +11,11 @@
 //! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
 //! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
-//! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch, or where the heap is not young any more: warps that
-//! want many sizes want little of each.
+//! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch: warps that want many sizes want little of each. Of what is left less a launch
+//! that wants a little more comes to the end, so the sooner it does the better.
 //!
 //! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
-//! this free comes to a turn, and who has rewound looks once more. (Not every such free looks: [`is_turn`] asks for as much as may live, and what was left may be a turn less.) For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
+//! this free comes to a turn, and who has rewound looks once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
 
 use crate::heap::Core;
 use crate::hints::log2;
@@ -75,7 +75,8 @@ pub(crate) fn is_turn(before: u32, after: u32, few: bool, slots: impl FnOnce() -
     let is_time = passed >> turn_log2(slots) != 0;
     let used = after & USE;
     // It may be what was offered again, of which nothing lives.
-    let is_nearly_all = || few && slots.saturating_sub(used) < most_alive(slots);
+    let is_nearly_all =
+        || few && slots.saturating_sub(used) < most_alive(slots) + (1 << turn_of_few_log2(slots));
     is_drained
         || is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || is_nearly_all())
 }
@@ -86,6 +87,12 @@ fn turn_log2(slots: u32) -> u32 {
     log2(slots)
         .saturating_sub(TURN_SHARE_LOG2)
         .min(TURN.ilog2())
+}
+
+/// The same for who frees few slots.
+#[inline(always)]
+fn turn_of_few_log2(slots: u32) -> u32 {
+    turn_log2(slots).max(TURN_OF_FEW.ilog2())
 }
 
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
@@ -114,8 +121,8 @@ impl Core {
         if !is_row || seen.left() < 0 || rewound(seen, slots, used, few).is_none() {
             return;
         }
-        let is_enough = || seen.left() >= (slots / LEFT_SHARE).cast_signed();
-        if !is_kept && !(few && (is_enough() || !self.is_heap_young())) {
+        let stays = is_kept || few && seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        if !stays {
             return;
         }
         if let Some(again) = rewind(stripe, state, seen, slots, few)
@@ -128,7 +135,7 @@ impl Core {
     }
 }
 
-/// Offers again what is free in the slab of a stripe whose word is `seen`, if that is worth it and nobody draws meanwhile: the new word. The slab has `slots`
+/// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody draws meanwhile: the new word. The slab has `slots`
 /// slots, and the caller freed `few` or not.
 fn rewind(
     stripe: &Stripe,
@@ -137,7 +144,7 @@ fn rewind(
     slots: u32,
     few: bool,
 ) -> Option<Ticket> {
-    if rewound(seen, slots, slab.used_hint(), few).is_none() || !stripe.take(seen) {
+    if !stripe.take(seen) {
         return None;
     }
     let again = rewound(seen, slots, slab.used_hint(), few).unwrap_or(seen);
@@ -171,7 +178,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32, few: bool) -> Option<Ticket> {
 /// The most units, no more than `units`, with which left the last free in a slab of `slots` slots comes to a turn of who frees few.
 #[inline(always)]
 fn before_turn(units: u32, slots: u32) -> u32 {
-    let turn_log2 = turn_log2(slots).max(TURN_OF_FEW.ilog2());
+    let turn_log2 = turn_of_few_log2(slots);
     ((units + 1) >> turn_log2 << turn_log2).saturating_sub(1)
 }
 
