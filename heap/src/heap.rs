@@ -100,7 +100,8 @@ pub struct Heap {
     most_stripes: u32,
     stripe_step: u32,
     pub(crate) page_shift: u16,
-    pub(crate) class_count: u16,
+    /// Words of a [row](Layout::stripe_row) of stripes.
+    stripe_row: u16,
     pub(crate) mark: Mark,
     pub(crate) flags: u32,
 }
@@ -200,7 +201,7 @@ impl Core {
                 most_stripes: layout.stripes,
                 stripe_step: Stripes::step_of(layout.stripes),
                 page_shift: half(layout.page_shift),
-                class_count: half(layout.class_count),
+                stripe_row: half(layout.stripe_row()),
                 mark: mark_of(0, flags),
                 flags,
             },
@@ -369,10 +370,10 @@ const fn mark_of(generation: u32, flags: u32) -> Mark {
     if flags == 0 { mark } else { mark.closed() }
 }
 
-/// A logarithm or a number of classes in 16 bits.
+/// A logarithm or the words of a row in 16 bits.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "a logarithm of a 64-bit number, and a number of classes"
+    reason = "a logarithm of a 64-bit number, and a little more than the number of classes"
 )]
 fn half(number: u32) -> u16 {
     number as u16
@@ -464,7 +465,7 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
         // SAFETY: as for `core`.
-        unsafe { self.stripes.get(class * self.most_stripes + index) }
+        unsafe { self.stripes.get(index * u32::from(self.stripe_row) + class) }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these

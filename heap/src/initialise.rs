@@ -82,11 +82,9 @@ impl Heap {
                 sets * u64::from(set_words),
                 |index| bit_words(index, set_words, admitted),
             );
-            share.write(
-                at(offsets.stripes),
-                classes * u64::from(layout.stripes),
-                |index| Stripe::empty(index / layout.stripes),
-            );
+            share.write(at(offsets.stripes), layout.stripe_words().into(), |place| {
+                Stripe::empty(layout.stripe_at(place).map_or(0, |(class, _)| class))
+            });
             share.write(at(offsets.entries), pages, |_| DeviceAtomicU64::new(0));
             share.write(at(offsets.slabs), pages, |_| SlabState::zero());
             share.write(at(offsets.slot_words), layout.slot_word_count(), |_| {

@@ -10,7 +10,7 @@ use crate::counters::ClassCounters;
 use crate::heap::Globals;
 use crate::page_set::{SetState, WORD_PAGES};
 use crate::slab::SlabState;
-use crate::stripe::Stripe;
+use crate::stripe::{ROW_WORDS, Stripe};
 use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 
@@ -131,7 +131,7 @@ pub struct Offsets {
     pub set_summaries: u64,
     /// Words of the sets.
     pub set_words: u64,
-    /// Stripes: class after class.
+    /// Stripes: [row](Layout::stripe_row) after row.
     pub stripes: u64,
     /// Entries by page.
     pub entries: u64,
@@ -235,7 +235,7 @@ impl Layout {
             set_states: cursor.array::<SetState>(sets),
             set_summaries: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.summary_words())),
             set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
-            stripes: cursor.array::<Stripe>(classes * u64::from(self.stripes)),
+            stripes: cursor.array::<Stripe>(self.stripe_words().into()),
             entries: cursor.array::<DeviceAtomicU64>(pages),
             slabs: cursor.array::<SlabState>(pages),
             slot_words: cursor.array::<DeviceAtomicU32>(self.slot_word_count()),
@@ -335,6 +335,34 @@ impl Layout {
             .map(class::slot_bytes)
             .last()
             .unwrap_or(0)
+    }
+
+    /// Words of a row of stripes, which has one of each class: up to whole cache lines. Those beyond the last class are
+    /// those of no stripe.
+    #[must_use]
+    pub fn stripe_row(&self) -> u32 {
+        self.class_count.next_multiple_of(ROW_WORDS)
+    }
+
+    /// Words of all rows.
+    #[must_use]
+    pub fn stripe_words(&self) -> u32 {
+        self.stripes * self.stripe_row()
+    }
+
+    /// Place of stripe `index` of a class among these.
+    #[must_use]
+    pub fn stripe_place(&self, class: u32, index: u32) -> u32 {
+        index * self.stripe_row() + class
+    }
+
+    /// Class and index of the stripe at a place, if there is one.
+    #[must_use]
+    pub fn stripe_at(&self, place: u32) -> Option<(u32, u32)> {
+        // Not `/` and `%`, which may panic.
+        let index = place.checked_div(self.stripe_row())?;
+        let class = place - self.stripe_place(0, index);
+        (class < self.class_count && index < self.stripes).then_some((class, index))
     }
 
     /// Stripes of a class in use.

@@ -250,9 +250,8 @@ impl Core {
     pub(crate) fn keeper(&self, slab: Slab) -> Option<(u32, bool)> {
         // Relaxed: who acts on it compares the stripe's word.
         let last = self.slab_state(slab.page()).stripe.load(Ordering::Relaxed);
-        let stripes = self.layout().stripes;
-        let index = (last & !KEPT).wrapping_sub(slab.class() * stripes);
-        (index < stripes).then_some((index, last & KEPT != 0))
+        let (class, index) = self.layout().stripe_at(last & !KEPT)?;
+        (class == slab.class()).then_some((index, last & KEPT != 0))
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.

@@ -4,11 +4,17 @@ use crate::heap::Core;
 use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU64, Ordering};
 
-/// A stripe's word, alone on its cache line: false sharing is dear in L2.
-#[repr(C, align(128))]
+/// A stripe's word.
+///
+/// The stripes of all classes that a block of a grid has lie side by side, in a *row* of their own cache lines: a warp that wants many classes draws
+/// from a few sectors, which takes an atomic each no longer. Blocks that have other stripes share no line with it: false sharing is dear in L2.
+#[repr(C)]
 pub struct Stripe {
     word: DeviceAtomicU64,
 }
+
+/// A row begins at a multiple of so many words of 8 bytes: a cache line.
+pub(crate) const ROW_WORDS: u32 = 16;
 
 impl Stripe {
     /// A stripe of `class` without a slab.

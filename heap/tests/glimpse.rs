@@ -86,14 +86,12 @@ fn a_glimpse_of_a_heap_at_rest_tells_what_a_snapshot_tells() {
 /// Replaces the words of stripes in the bytes of a glimpse.
 fn change_stripes(part: &mut [u8], layout: &Layout, change: impl Fn(Ticket) -> Ticket) {
     let first = usize::try_from(layout.offsets.stripes).expect("fits");
-    let count = usize::try_from(layout.class_count * layout.stripes).expect("fits");
+    let count = usize::try_from(layout.stripe_words()).expect("fits");
     for stripe in part[first..]
         .chunks_exact_mut(size_of::<Stripe>())
         .take(count)
     {
-        let word: &mut [u8; 8] = (&mut stripe[..8])
-            .try_into()
-            .expect("its first eight bytes");
+        let word: &mut [u8; 8] = stripe.try_into().expect("eight bytes");
         *word = change(Ticket(u64::from_le_bytes(*word))).0.to_le_bytes();
     }
 }

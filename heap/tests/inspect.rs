@@ -375,7 +375,7 @@ impl Judge<'_> {
                 8 * sets * u64::from(layout.summary_words()),
             ),
             (offsets.set_words, 8 * sets * u64::from(layout.set_words())),
-            (offsets.stripes, 128 * classes * u64::from(layout.stripes)),
+            (offsets.stripes, 8 * u64::from(layout.stripe_words())),
             (offsets.entries, 8 * pages),
             (offsets.slabs, 32 * pages),
             (offsets.slot_words, 4 * layout.slot_word_count()),
@@ -399,8 +399,7 @@ impl Judge<'_> {
             2 => Verdict::Unnoticed,
             3 => found_if(byte % 128 < 4),
             4 => self.summary(bit / 64, bit % 64),
-            6 if byte % 128 >= 8 => Verdict::Unnoticed,
-            6 => self.stripe(byte / 128, bit % 1024),
+            6 => self.stripe(byte / 8, bit % 64),
             8 => found_if(byte % 32 < 4),
             _ => Verdict::Found,
         }
@@ -432,10 +431,12 @@ impl Judge<'_> {
     }
 
     fn stripe(&self, index: u64, bit: u64) -> Verdict {
-        let stripes = u64::from(self.layout.stripes);
-        let class = u32::try_from(index / stripes).expect("a class");
-        let in_use = index % stripes < u64::from(self.layout.stripe_count(class));
-        let ticket = Ticket(self.word(self.layout.offsets.stripes, 16 * index));
+        let place = u32::try_from(index).expect("a word");
+        let Some((class, stripe)) = self.layout.stripe_at(place) else {
+            return Verdict::Unnoticed;
+        };
+        let in_use = stripe < self.layout.stripe_count(class);
+        let ticket = Ticket(self.word(self.layout.offsets.stripes, index));
         match bit {
             // The density: any at which the slab has that many units.
             32..35 if ticket.page() != NO_PAGE => Verdict::Either,

@@ -15,8 +15,9 @@ const BLOCKS: usize = 8000;
 /// The word of the only stripe of a class.
 fn stripe_word(heap: &Heap, class: u32) -> Ticket {
     let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
+    let place = heap.layout().stripe_place(class, 0);
     // SAFETY: a heap of one stripe has one for each class, and nobody changes them meanwhile.
-    unsafe { &*stripes.add(class as usize) }.look()
+    unsafe { &*stripes.add(place as usize) }.look()
 }
 
 /// Allocates the blocks of a phase, of so many bytes, and frees them: how often the stripe was refilled meanwhile, modulo 16.

@@ -187,7 +187,7 @@ impl Check<'_> {
                     self.expect(Rule::StripeEmpty, place, empty.0, ticket.0);
                 } else if ticket.has_slab() {
                     installed += 1;
-                    let stripe = u64::from(class) * u64::from(layout.stripes) + u64::from(index);
+                    let stripe = layout.stripe_place(class, index).into();
                     self.stripe_with_slab(class, place, Holder { stripe, ticket });
                 } else if empty.following(ticket) != ticket.following(ticket) {
                     self.report(Rule::StripeEmpty, place, empty.0, ticket.0);

@@ -72,14 +72,9 @@ pub(super) struct SetWords {
 const _: () = assert!(size_of::<SetWords>() == size_of::<SetState>());
 
 /// Mirrors [`Stripe`].
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-pub(super) struct StripeWords {
-    pub word: u64,
-    padding: [u64; 15],
-}
+pub(super) type StripeWord = u64;
 
-const _: () = assert!(size_of::<StripeWords>() == size_of::<Stripe>());
+const _: () = assert!(size_of::<StripeWord>() == size_of::<Stripe>());
 
 /// Mirrors [`SlabState`].
 #[repr(C)]

@@ -55,7 +55,7 @@ use crate::slab::Slab;
 use crate::ticket::Ticket;
 use bytemuck::AnyBitPattern;
 use core::fmt;
-use mirror::{CounterWords, GlobalWords, SetWords, SlabWords, StripeWords};
+use mirror::{CounterWords, GlobalWords, SetWords, SlabWords, StripeWord};
 
 /// The metadata of a heap, at a moment when no thread was in the allocator.
 #[derive(Clone)]
@@ -223,9 +223,9 @@ impl Snapshot {
     }
 
     fn stripe(&self, class: u32, index: u32) -> Ticket {
-        let position = u64::from(class) * u64::from(self.layout.stripes) + u64::from(index);
-        let words: StripeWords = self.element(self.layout.offsets.stripes, position);
-        Ticket(words.word)
+        let place = self.layout.stripe_place(class, index);
+        let word: StripeWord = self.element(self.layout.offsets.stripes, place.into());
+        Ticket(word)
     }
 
     fn entry(&self, page: u32) -> Entry {

@@ -88,7 +88,7 @@ fn copy_pages(head: &Core, part: &mut Part) {
         let usage = head.usage(page).load(Ordering::Relaxed);
         part.put(place::<SlabState>(offsets.slabs, page), usage);
     }
-    for stripe in 0..layout.class_count * layout.stripes {
+    for stripe in 0..layout.stripe_words() {
         copy_stripe(head, stripe, part);
     }
 }
@@ -99,7 +99,7 @@ fn copy_stripe(head: &Core, index: u32, part: &mut Part) {
     /// Looks after which the last counts. A refill takes as long as a few of them, unless its thread waits for a processor.
     const LOOKS: u32 = 16;
     let layout = head.layout();
-    // SAFETY: as the caller of `of_running` promises; each class has so many stripes.
+    // SAFETY: as the caller of `of_running` promises; the rows have so many words.
     let stripe: &Stripe = unsafe { head.stripes.get(index) };
     for _ in 0..LOOKS {
         let seen = stripe.look();

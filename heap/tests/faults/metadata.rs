@@ -70,10 +70,7 @@ impl Kind {
                 let words = u64::from(layout.set_words());
                 (offsets.set_words, sets * words, 8, 8)
             }
-            Self::Stripes => {
-                let stripes = u64::from(layout.stripes);
-                (offsets.stripes, classes * stripes, 128, 8)
-            }
+            Self::Stripes => (offsets.stripes, layout.stripe_words().into(), 8, 8),
             Self::Entries => (offsets.entries, pages, 8, 8),
             Self::Slabs => (offsets.slabs, pages, 32, 4),
             Self::SlotWords => (offsets.slot_words, layout.slot_word_count(), 4, 4),
@@ -231,16 +228,17 @@ impl Meaning<'_> {
     }
 
     /// The generation of a stripe in use may be any, and the density one at which its slab has as
-    /// many units as are left.
+    /// many units as are left. The end of a row is padding.
     fn stripes(&mut self) {
-        let stripes = u64::from(self.layout.stripes);
-        let elements = Kind::Stripes.elements(self.layout);
-        for index in 0..elements.count {
-            let class = u32::try_from(index / stripes).expect("a class");
-            if index % stripes >= u64::from(self.layout.stripe_count(class)) {
+        for place in 0..self.layout.stripe_words() {
+            let offset = self.layout.offsets.stripes + 8 * u64::from(place);
+            let Some((class, index)) = self.layout.stripe_at(place) else {
+                self.set_word(offset, 0);
+                continue;
+            };
+            if index >= self.layout.stripe_count(class) {
                 continue;
             }
-            let offset = elements.start + index * elements.stride;
             let ticket = Ticket(self.word(offset));
             let mut word = ticket.0 & !(15 << 35);
             if self.may_be_of_any_density(class, ticket) {
