@@ -373,7 +373,7 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("match.any.sync.", 2, 2),
     ("shfl.sync.", 6, 4),
     ("vote.sync.", 2, 6),
-    ("bar.warp.sync", 3, 5),
+    ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 2),
 ];
 
