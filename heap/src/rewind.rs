@@ -14,9 +14,13 @@
 //! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch: warps that want many sizes want little of each. Of what is left less a launch
 //! that wants a little more comes to the end, so the sooner it does the better.
 //!
+//! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and those of its own warp who search meanwhile would wait for
+//! a stripe that it has taken, and keep it from going on.
+//!
 //! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
 //! this free comes to a turn, and who has rewound looks once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
 
+use crate::hardened::Hardening;
 use crate::heap::Core;
 use crate::hints::log2;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
@@ -107,7 +111,7 @@ impl Core {
     pub(crate) fn look_after(&self, slab: Slab, used: u32, few: bool) {
         // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
         let slots = self.plausible_slots(slab);
-        if slots == 0 {
+        if slots == 0 || self.modes().contains(Hardening::QUARANTINE) {
             return;
         }
         let state = self.slab_state(slab.page());

@@ -43,7 +43,7 @@ impl Framed {
 }
 
 impl Core {
-    pub(super) fn modes(&self) -> Hardening {
+    pub(crate) fn modes(&self) -> Hardening {
         Hardening::of_flags(self.flags)
     }
 
