@@ -14,8 +14,8 @@
 //! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch: warps that want many sizes want little of each. Of what is left less a launch
 //! that wants a little more comes to the end, so the sooner it does the better.
 //!
-//! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and those of its own warp who search meanwhile would wait for
-//! a stripe that it has taken, and keep it from going on.
+//! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
+//! again until it has published the stripe, and might keep it from running.
 //!
 //! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
 //! this free comes to a turn, and who has rewound looks once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.

@@ -7,7 +7,7 @@ use simt::atomic::{DeviceAtomicU64, Ordering};
 /// A stripe's word.
 ///
 /// The stripes of all classes that a block of a grid has lie side by side, in a *row* of their own cache lines: a warp that wants many classes draws
-/// from a few sectors, which takes an atomic each no longer. Blocks that have other stripes share no line with it: false sharing is dear in L2.
+/// from a few sectors, and not from a cache line for each. Blocks that have other stripes share no line with it: false sharing is dear in L2.
 #[repr(C)]
 pub struct Stripe {
     word: DeviceAtomicU64,

@@ -6,6 +6,7 @@ mod host_heap;
 
 use host_heap::HostHeap;
 use scatterheap_heap::class::class_of;
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{Heap, stripe::Stripe};
 
@@ -45,6 +46,30 @@ fn what_a_phase_freed_the_next_one_has_without_a_refill() {
         let later: Vec<_> = (0..32).map(phase).collect();
         assert!(first.iter().any(|refills| *refills > 0), "{first:?}");
         assert!(later.iter().all(|refills| *refills == 0), "{later:?}");
+    }
+}
+
+/// There a free may be part of a `malloc`.
+#[test]
+fn frees_rewind_unless_there_is_a_quarantine() {
+    for (modes, rewinds) in [(Hardening::TAGS, true), (Hardening::QUARANTINE, false)] {
+        let host = HostHeap::new(16 << 30, 1, modes.flags());
+        let heap = host.heap();
+        let words = || -> Vec<_> {
+            let classes = 0..heap.layout().class_count;
+            classes.map(|class| stripe_word(heap, class)).collect()
+        };
+        let phase = |_| {
+            let blocks = [(); BLOCKS].map(|()| heap.malloc(64));
+            let before = words();
+            for block in blocks {
+                // SAFETY: it is this thread's.
+                unsafe { heap.free(block) };
+            }
+            before != words()
+        };
+        let changed = (0..2 * FIRST).map(phase).any(|changed| changed);
+        assert_eq!(changed, rewinds, "{modes:?}");
     }
 }
 
