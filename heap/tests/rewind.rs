@@ -68,7 +68,7 @@ fn frees_rewind_unless_there_is_a_quarantine() {
             }
             before != words()
         };
-        let changed = (0..2 * FIRST).map(phase).any(|changed| changed);
+        let changed = (0..2 * FIRST).any(phase);
         assert_eq!(changed, rewinds, "{modes:?}");
     }
 }
