@@ -7,12 +7,13 @@ use crate::counters::Failure;
 use crate::heap::Core;
 use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
+use crate::nap::nap;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::lanes::{Lanes, Part, Whole};
-use simt::{thread, time, warp, with_active_lanes};
+use simt::{thread, warp, with_active_lanes};
 
-/// Nanoseconds between two attempts to draw.
+/// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
 
 /// What a lane tried before it would give NULL.
@@ -136,7 +137,7 @@ impl Core {
                 self.mend(wish.class(), self.stripe(wish.class(), stripe));
             } else {
                 // Memory is moving.
-                time::nanosleep(NAP);
+                nap(NAP, vain);
             }
             let block;
             (block, ticket) = with_active_lanes!(lanes => self.attempt(lanes, wish, bytes));

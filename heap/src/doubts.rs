@@ -13,7 +13,7 @@ use crate::heap::Core;
 use crate::page_set::WORD_PAGES;
 use crate::slab::{INSTALLED, USE, times_away};
 use simt::atomic::{DeviceAtomicU64, Ordering, fence};
-use simt::thread;
+use simt::{thread, time};
 
 /// Counts that the multiprocessors share: the doubts of all would collide in one.
 const SHARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
@@ -114,6 +114,7 @@ impl Core {
         let end = self.layout().page_count;
         let mut first = 0;
         while first < end {
+            time::give_turn();
             let seen = self.look_at_pages(first, end);
             for (page, seen) in (first..).zip(seen) {
                 if self.is_on_its_way(page, seen) {

@@ -63,6 +63,7 @@ pub mod layout;
 mod layouts;
 mod malloc;
 pub mod misuse;
+mod nap;
 mod obtain;
 pub mod page_set;
 mod pages;

@@ -16,7 +16,7 @@ use crate::pages::Found;
 use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
-use simt::thread;
+use simt::{thread, time};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
@@ -179,6 +179,7 @@ impl Core {
                 (from, end) = (0, start);
                 continue;
             };
+            time::give_turn();
             // A guess, which `remove` verifies.
             let mut word = listed.look(index);
             if word == 0 {

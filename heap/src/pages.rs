@@ -8,7 +8,7 @@
 use crate::heap::Core;
 use crate::layout::MAX_ORDER;
 use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
-use simt::warp;
+use simt::{time, warp};
 
 /// Words of free pages that are read at once.
 const AT_ONCE: u32 = 8;
@@ -326,6 +326,7 @@ impl Core {
         }
         let mut seen = 0;
         for index in 0..pages.word_count() {
+            time::give_turn();
             match take_first(&pages, index, order) {
                 Ok(page) => return Found(page),
                 Err(word) => seen += word.count_ones(),

@@ -4,13 +4,14 @@ use crate::counters::Failure;
 use crate::entry::Entry;
 use crate::heap::{Core, Mark};
 use crate::misuse::Misuse;
+use crate::nap::nap;
 use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
-use simt::{thread, time, warp};
+use simt::{thread, warp};
 
-/// Nanoseconds between two looks while pages are on their way.
+/// Nanoseconds between the first two looks while pages are on their way.
 const NAP: u32 = 200;
 /// Searches begin at one of this many places, so that threads do not all try the same run.
 const STARTS: u32 = 64;
@@ -80,7 +81,7 @@ impl Core {
             if found == Found::NOTHING {
                 if self.reclaim_idle() {
                     // Perhaps by another.
-                    time::nanosleep(NAP);
+                    nap(NAP, vain);
                     continue;
                 }
                 // Acquire: whose change was seen in the search, its epoch is seen too.
@@ -93,7 +94,7 @@ impl Core {
                     });
                 }
             }
-            time::nanosleep(NAP);
+            nap(NAP, vain);
         }
         Err(Failure::Damaged)
     }

@@ -20,7 +20,7 @@ use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use core::ops::Range;
 use simt::atomic::{Ordering, fence};
-use simt::thread;
+use simt::{thread, time};
 
 /// One of so many refills that search takes idle slabs away where hardly any page is free.
 const SEARCHES_TO_RECLAIM: u32 = 8;
@@ -174,6 +174,7 @@ impl Core {
             if class::alignment(class) < wish.alignment() {
                 continue;
             }
+            time::give_turn();
             // Slabs without a block are worth more as pages than a slot of each, where slots are much larger.
             if class > wish.class() + class::OCTAVE && self.reclaim_idle_of(class) {
                 return Look(Ticket::empty(wish.class()).0);
@@ -240,6 +241,7 @@ impl Core {
     pub(crate) fn reclaim_idle(&self) -> bool {
         let mut found = false;
         for class in 0..self.layout().class_count {
+            time::give_turn();
             found |= self.reclaim_idle_of(class);
         }
         found

@@ -10,10 +10,12 @@ use proptest::prelude::*;
 use scatterheap_heap::hardened::{Hardening, Header};
 use scatterheap_heap::inspect::{MisuseReport, Snapshot};
 use scatterheap_heap::misuse::Misuse;
-use scatterheap_heap::{COUNT_BYTES, Heap, Share};
+use scatterheap_heap::{COUNT_BYTES, Globals, Heap, Share};
+use scatterheap_simt::atomic::Ordering;
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -175,6 +177,35 @@ fn the_quarantine_keeps_a_block_until_others_were_freed() {
     // It is drained before anything is refused.
     takes_whole(&host);
     assert!(report(heap).is_empty());
+}
+
+/// What a request that found nothing waits for may be a lane of its own warp, which gets a turn when this one naps, and not after each of
+/// thousands of searches ([`scatterheap_heap`]'s module `nap`).
+#[test]
+fn who_waits_for_a_block_on_its_way_out_of_the_quarantine_does_not_search() {
+    let host = hardened(Hardening::QUARANTINE);
+    let heap = host.heap();
+    let searches = || {
+        let occupancy = snapshot(heap).occupancy();
+        let failures = occupancy.classes.iter().map(|class| class.failures.total());
+        failures.sum::<u64>()
+    };
+    while !heap.malloc(64).is_null() {}
+    let before = searches();
+    let address = heap.metadata() + heap.layout().offsets.globals;
+    // SAFETY: the globals of the heap lie there, and what is done to them is what a lane of another warp would do.
+    let globals = unsafe { &*(address as *const Globals) };
+    globals.drains_begun.fetch_add(1, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| heap.malloc(64).is_null());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished());
+        globals.drains_done.fetch_add(1, Ordering::Release);
+        assert!(waiting.join().expect("it does not panic"));
+    });
+    // One before it waited, one after, and a few if the threads of a busy machine wait for long.
+    let made = searches() - before;
+    assert!((2..1000).contains(&made), "{made} searches");
 }
 
 #[test]

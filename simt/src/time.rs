@@ -7,6 +7,14 @@ pub fn nanosleep(nanoseconds: u32) {
     crate::backend::nanosleep(nanoseconds);
 }
 
+/// Gives the turn to other lanes of the caller's warp that diverged from it, if there are any (PTX `nanosleep.u32 0`). Without it, or a longer nap,
+/// or a wait for lanes, one that runs long may keep it: for a long search, or until it got what only those others can give. On the CPU, and under an
+/// explorer, lanes need no turn.
+#[inline(always)]
+pub fn give_turn() {
+    crate::backend::give_turn();
+}
+
 /// Ticks of a clock for short times, of which only differences within a thread mean anything. On a GPU it is PTX `%clock64`, the
 /// multiprocessor's own; elsewhere it ticks nanoseconds, as [`now`].
 #[inline(always)]

@@ -5,16 +5,21 @@
 //! next place, round and round, and gives back what it found there. Before NULL is given, whatever is in
 //! the ring is given back, and searched for again. Who finds the ring empty must know whether
 //! another has just taken something out of it and is about to give it back: so each of those is
-//! counted when it begins and when it is done.
+//! counted when it begins and when it is done. Who then has to wait only looks at the counts, as said in [`crate::nap`]: the other may be a lane
+//! of its own warp.
 
 use super::Hardening;
 use crate::heap::{Core, Heap};
 use crate::initialise::Share;
+use crate::nap::nap;
 use simt::atomic::{DeviceAtomicU64, Ordering};
 use simt::time;
 
-/// Nanoseconds between two looks while blocks are on their way out of the ring.
+/// Nanoseconds between the first two looks while blocks are on their way out of the ring.
 const NAP: u32 = 200;
+/// Looks after which who waits for blocks on their way searches again: some seconds on a GPU.
+/// (Under exploration at once: a look is not worth a schedule.)
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 13 };
 
 impl Heap {
     /// Gives back one thread's share of what is in the quarantine.
@@ -64,6 +69,7 @@ impl Core {
     fn drain_quarantine(&self, share: Share) {
         let mut index = u64::from(share.index);
         while index < self.quarantine_places() {
+            time::give_turn();
             self.drain(index);
             index += u64::from(share.count);
         }
@@ -73,6 +79,7 @@ impl Core {
     pub(super) fn plain_or_drained(&self, bytes: u64, alignment: u64) -> *mut u8 {
         let drains = self.modes().contains(Hardening::QUARANTINE) && bytes <= self.capacity;
         let globals = self.globals();
+        let mut vain = 0;
         loop {
             // Acquire: what was given back before this is found by the search.
             let done = globals.drains_done.load(Ordering::Acquire);
@@ -82,10 +89,29 @@ impl Core {
             }
             self.drain_quarantine(Share { index: 0, count: 1 });
             // Relaxed: whose exchange emptied a place, its begin is seen since `drain` looked there.
-            if globals.drains_begun.load(Ordering::Relaxed) == done {
+            let begun = globals.drains_begun.load(Ordering::Relaxed);
+            if begun == done {
                 return block;
             }
-            time::nanosleep(NAP);
+            if self.gives_up(self.layout().class_count, vain) {
+                // The counts are damaged.
+                self.report_damage(self.layout().class_count);
+                return block;
+            }
+            vain += 1;
+            self.await_drains(begun);
+        }
+    }
+
+    /// Waits until as many exchanges are done as had begun, at most for a while.
+    fn await_drains(&self, begun: u64) {
+        for look in 0..LOOKS {
+            // Relaxed: who goes on searches, and reads it once more.
+            let done = self.globals().drains_done.load(Ordering::Relaxed);
+            if begun.wrapping_sub(done).cast_signed() <= 0 {
+                return;
+            }
+            nap(NAP, look);
         }
     }
 }

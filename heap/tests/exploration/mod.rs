@@ -14,6 +14,7 @@
 
 mod seeds;
 mod shares;
+mod turns;
 
 use crate::test_name::test_of;
 use seeds::{Current, Seeds};

@@ -2,13 +2,14 @@
 //!
 //! All run in one [`shuttle::Runner`], which keeps the lanes' stacks from schedule to schedule.
 
+use super::turns::Turns;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One seed of this many is of the scheduler of priorities, the others of the random one.
-const PRIORITISED: u64 = 4;
+/// Of this many seeds one is of the scheduler of priorities, one of that of turns, and the others of the random one.
+const KINDS: u64 = 4;
 /// Schedules that a seed of the scheduler of priorities gives: the first only measures.
 const SCHEDULES_BY_PRIORITY: usize = 4;
 /// Changes of priority in a schedule, less one.
@@ -41,15 +42,19 @@ enum OfSeed {
     Random(ManuallyDrop<RandomScheduler>),
     /// Tries a few changes at depth.
     Prioritising(PctScheduler),
+    /// Leaves a lane its turn until it gives it up.
+    TakingTurns(Turns),
 }
 
 impl OfSeed {
     fn new(seed: u64) -> Self {
-        if seed.is_multiple_of(PRIORITISED) {
-            let depth = PctScheduler::new_from_seed(seed, DEPTH, SCHEDULES_BY_PRIORITY);
-            Self::Prioritising(depth)
-        } else {
-            Self::Random(ManuallyDrop::new(RandomScheduler::new_from_seed(seed, 1)))
+        match seed % KINDS {
+            0 => {
+                let depth = PctScheduler::new_from_seed(seed, DEPTH, SCHEDULES_BY_PRIORITY);
+                Self::Prioritising(depth)
+            }
+            2 => Self::TakingTurns(Turns::new(seed)),
+            _ => Self::Random(ManuallyDrop::new(RandomScheduler::new_from_seed(seed, 1))),
         }
     }
 
@@ -57,6 +62,7 @@ impl OfSeed {
         match self {
             Self::Random(random) => &mut **random,
             Self::Prioritising(prioritising) => prioritising,
+            Self::TakingTurns(turns) => turns,
         }
     }
 }

@@ -77,6 +77,11 @@ pub fn nanosleep(nanoseconds: u32) {
 }
 
 #[inline(always)]
+pub fn give_turn() {
+    nanosleep(0);
+}
+
+#[inline(always)]
 pub fn now() -> u64 {
     let nanoseconds: u64;
     // SAFETY: reads a special register; the value changes, so not `pure`.
