@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::limited;
 use crate::executables::{self, Executable};
 use crate::process::run;
 use crate::revision::Revision;
@@ -41,6 +42,7 @@ pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Re
     let script = directory.join("run-on-gpu.sh");
     fs::write(&script, SCRIPT)?;
     set_mode(&script, 0o755)?;
+    fs::write(directory.join("limited.sh"), limited::SCRIPT)?;
     fs::write(directory.join("MANIFEST"), manifest(revision, directory)?)?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod archive;
 mod contents;
 mod cuda_cpp;
+mod limited;
 mod long_runs;
 mod resources;
 

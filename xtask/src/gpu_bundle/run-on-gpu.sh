@@ -7,7 +7,7 @@
 #
 #   OUT=DIRECTORY      where logs, JSON, CSV and plots go     [results, where you are]
 #   DEVICE=cuda:N      which GPU, or cpu                      [cuda:0]
-#   STEP_SECONDS=N     a step that takes longer has failed    [1800]
+#   STEP_SECONDS=N     a step that takes longer has failed    [1800]; if cuda-gdb is installed, it says where it was on the GPU
 #   SOAK_SECONDS=N     how long the soak may take             [600]
 #   SOAK_PAIRS=N       pairs of malloc and free in all runs   [100000000000]
 #   ONLY=WORDS         the groups to run, of: info tests examples stress hardened growth litmus exhaustion soak sanitizer replay
@@ -61,6 +61,7 @@ for number in "$soak_pairs" "$soak_seconds" "$step_seconds"; do
 done
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/limited.sh" || exit 1
 device=${DEVICE:-cuda:0}
 command=$here/bin/scatterheap
 mkdir -p "${OUT:-results}" || exit 1
@@ -80,29 +81,24 @@ wanted() {
   [[ -z $only || " $only " == *" $1 "* ]]
 }
 
-# limited COMMAND...: runs a command that is ended after the time of a step, or STEP_LIMIT seconds, first kindly.
-limited() {
-  if [[ -x $(type -P timeout) ]]; then
-    timeout --kill-after=30 "${STEP_LIMIT:-$step_seconds}" "$@"
-  else
-    "$@"
-  fi
-}
-
-# step NAME FILE COMMAND...: runs a command with its output in FILE, and its errors beside it.
+# step NAME FILE COMMAND...: runs a command with its output in FILE, and its errors beside it, for the time of a step or STEP_LIMIT seconds.
 step() {
   local name=$1 file=$out/$2 start=$SECONDS code
   shift 2
   printf '%-32s ' "$name"
-  limited "$@" >"$file" 2>"$file.errors"
+  limited "$file.where" "${STEP_LIMIT:-$step_seconds}" "$@" >"$file" 2>"$file.errors"
   code=$?
   if [[ $code -eq 0 ]]; then
     passed=$((passed + 1))
     printf 'ok      %4d s\n' $((SECONDS - start))
   else
     failed+=("$name")
-    if [[ $code -eq 124 || $code -eq 137 ]]; then
+    if [[ $code -eq 124 ]]; then
       printf 'HUNG    %4d s  see %s\n' $((SECONDS - start)) "$file"
+      if [[ -s $file.where ]]; then
+        echo "    threads on the GPU, and the function that they are in:"
+        head -n 20 "$file.where" | sed 's/^/    /'
+      fi
     else
       printf 'FAILED  %4d s  code %d, see %s\n' $((SECONDS - start)) "$code" "$file"
     fi
