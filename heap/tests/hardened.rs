@@ -205,7 +205,7 @@ fn who_waits_for_a_block_on_its_way_out_of_the_quarantine_does_not_search() {
     });
     // One before it waited, one after, and a few if the threads of a busy machine wait for long.
     let made = searches() - before;
-    assert!((2..1000).contains(&made), "{made} searches");
+    assert!((2..10_000).contains(&made), "{made} searches");
 }
 
 #[test]

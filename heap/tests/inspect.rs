@@ -13,7 +13,7 @@ use scatterheap_heap::ticket::{NO_PAGE, Ticket};
 use scatterheap_heap::{COUNT_BYTES, Core, Globals, Heap};
 use scatterheap_simt::emulation::{Position, set_position};
 use std::collections::BTreeMap;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 
 fn copy(heap: &Heap) -> Vec<u8> {
     let bytes = usize::try_from(heap.layout().metadata_bytes).expect("fits");
@@ -393,9 +393,13 @@ impl Judge<'_> {
             }
         };
         match array {
-            // Stripes with a slab, pages that have memory, the lease; the others are wishes, for
-            // diagnosis, or padding.
-            0 => found_if(byte < 8 || (12..16).contains(&byte)),
+            // Stripes with a slab, pages that have memory, the lease, exchanges of the quarantine; the others are wishes,
+            // for diagnosis, or padding.
+            0 => {
+                let begun = offset_of!(Globals, drains_begun) as u64;
+                let is_of_exchanges = (begun..begun + 16).contains(&byte);
+                found_if(byte < 8 || (12..16).contains(&byte) || is_of_exchanges)
+            }
             2 => Verdict::Unnoticed,
             3 => found_if(byte % 128 < 4),
             4 => self.summary(bit / 64, bit % 64),

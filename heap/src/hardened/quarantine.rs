@@ -17,9 +17,9 @@ use simt::time;
 
 /// Nanoseconds between the first two looks while blocks are on their way out of the ring.
 const NAP: u32 = 200;
-/// Looks after which who waits for blocks on their way searches again: some seconds on a GPU.
+/// Looks after which who waits for blocks on their way searches again: about a second on a GPU.
 /// (Under exploration at once: a look is not worth a schedule.)
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 13 };
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 
 impl Heap {
     /// Gives back one thread's share of what is in the quarantine.
@@ -93,25 +93,30 @@ impl Core {
             if begun == done {
                 return block;
             }
-            if self.gives_up(self.layout().class_count, vain) {
+            if !self.await_drains(begun, &mut vain) {
                 // The counts are damaged.
                 self.report_damage(self.layout().class_count);
                 return block;
             }
-            vain += 1;
-            self.await_drains(begun);
         }
     }
 
-    /// Waits until as many exchanges are done as had begun, at most for a while.
-    fn await_drains(&self, begun: u64) {
-        for look in 0..LOOKS {
+    /// Waits until as many exchanges are done as had begun, at most for a while; false if the caller, who has looked `vain` times in vain, must
+    /// conclude that it would wait for ever.
+    fn await_drains(&self, begun: u64, vain: &mut u32) -> bool {
+        for _ in 0..LOOKS {
+            // Also if it need not wait: of damaged counts there may be more done than begun.
+            *vain += 1;
+            if self.gives_up(self.layout().class_count, *vain) {
+                return false;
+            }
             // Relaxed: who goes on searches, and reads it once more.
             let done = self.globals().drains_done.load(Ordering::Relaxed);
             if begun.wrapping_sub(done).cast_signed() <= 0 {
-                return;
+                break;
             }
-            nap(NAP, look);
+            nap(NAP, *vain - 1);
         }
+        true
     }
 }

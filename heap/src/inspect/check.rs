@@ -158,6 +158,8 @@ impl Check<'_> {
         }
         let lease = snapshot.globals().lease.into();
         self.expect(Rule::Lease, Place::Heap, 0, lease);
+        let [_, begun, done] = snapshot.globals().quarantine;
+        self.expect(Rule::Drains, Place::Heap, begun, done);
         for class in 0..snapshot.layout.class_count {
             let words = |info| -> [u32; 4] { bytemuck::cast(info) };
             let expected = words(snapshot.layout.class_info(class));

@@ -24,7 +24,8 @@ pub(super) struct GlobalWords {
     shared_padding: [u32; 28],
     pub misuses: [u64; MISUSES],
     pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
-    quarantine: [u64; 3],
+    /// Blocks put in, exchanges begun, exchanges done.
+    pub quarantine: [u64; 3],
     padding: [u64; GLOBAL_PADDING],
     /// Cache lines.
     doubts: [[u64; 16]; size_of::<Doubts>() / 128],
@@ -41,6 +42,9 @@ const _: () = {
     assert!(offset_of!(Globals, shared) == 0);
     assert!(offset_of!(GlobalWords, misuses) == offset_of!(Globals, misuses));
     assert!(offset_of!(GlobalWords, misused) == offset_of!(Globals, misused));
+    assert!(offset_of!(GlobalWords, quarantine) == offset_of!(Globals, quarantined));
+    assert!(offset_of!(GlobalWords, quarantine) + 8 == offset_of!(Globals, drains_begun));
+    assert!(offset_of!(GlobalWords, quarantine) + 16 == offset_of!(Globals, drains_done));
     assert!(offset_of!(GlobalWords, doubts) == offset_of!(Globals, doubts));
 };
 

@@ -87,6 +87,8 @@ pub enum Rule {
     PageCount,
     /// No thread holds the lease of the mailbox.
     Lease,
+    /// All that was to be taken out of the quarantine was given back: else requests would wait for it.
+    Drains,
     /// The constants of a class are those of the layout. (Expected and found: the words that
     /// differ first.)
     ClassInfo,
@@ -147,6 +149,7 @@ impl Rule {
             Self::BaseAligned => "the pages begin at a multiple of the page size",
             Self::PageCount => "the heap has its pages, or fewer if it can grow",
             Self::Lease => "no thread holds the lease of the mailbox",
+            Self::Drains => "what was taken out of the quarantine was given back",
             Self::ClassInfo => "a class's constants are the layout's",
             Self::Entry => "an entry is blank, a run's inside the heap, or a slab's",
             Self::SlabEntry => "all pages of a slab carry its entry",
@@ -179,7 +182,7 @@ impl Rule {
     const fn is_number(self) -> bool {
         matches!(
             self,
-            Self::Usage | Self::StripeShared | Self::InstalledCount | Self::SetCount
+            Self::Drains | Self::Usage | Self::StripeShared | Self::InstalledCount | Self::SetCount
         )
     }
 }

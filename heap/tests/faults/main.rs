@@ -48,8 +48,11 @@ const PLAIN: Hardening = Hardening::NONE;
 /// A heap whose blocks have headers and ends.
 const FRAMED: Hardening = Hardening::RED_ZONES;
 
+/// The same with a quarantine.
+const QUARANTINED: Hardening = Hardening::of_flags(FRAMED.flags() | Hardening::QUARANTINE.flags());
+
 /// Heaps to damage: capacity, stripes, modes, how they were used.
-const SHAPES: [(u64, u32, Hardening, Use); 8] = [
+const SHAPES: [(u64, u32, Hardening, Use); 9] = [
     (16 << 10, 1, PLAIN, Use::Half),
     (16 << 10, 4, PLAIN, Use::Full),
     (100_000, 8, PLAIN, Use::Aged),
@@ -58,6 +61,7 @@ const SHAPES: [(u64, u32, Hardening, Use); 8] = [
     (5_000_000, 16, PLAIN, Use::Aged),
     (100_000, 8, FRAMED, Use::Full),
     (1_300_000, 8, FRAMED, Use::Aged),
+    (100_000, 8, QUARANTINED, Use::Full),
 ];
 
 /// Flips of one kind in one shape.
@@ -103,6 +107,7 @@ struct Victim {
     heap: GuardedHeap,
     blocks: Vec<u64>,
     whole: Vec<u8>,
+    quarantined: Vec<u64>,
     meaning: Vec<u8>,
 }
 
@@ -111,7 +116,7 @@ impl Victim {
         let (capacity, stripes, modes, way) = SHAPES[shape];
         let heap = GuardedHeap::new(capacity, stripes, modes);
         let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
-        let whole = heap.metadata();
+        let (whole, quarantined) = (heap.metadata(), heap.quarantined());
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
         assert_eq!(snapshot.violations(), [], "shape {shape} before any damage");
         let meaning = meaning(&whole, heap.heap().layout());
@@ -119,6 +124,7 @@ impl Victim {
             heap,
             blocks,
             whole,
+            quarantined,
             meaning,
         }
     }
@@ -133,7 +139,7 @@ impl Victim {
         self.check(kind, &damaged, &bits);
         // The head is constant and the host's to verify, see docs/testing.md.
         if kind != Kind::Head {
-            self.heap.restore(&damaged);
+            self.heap.restore(&damaged, &self.quarantined);
             let threads = if number % 4 == 3 { 2 } else { 1 };
             use_damaged(&self.heap, &self.blocks, number, threads);
             self.heap.assert_whole();
@@ -328,7 +334,7 @@ fn entries_at_the_end_of_the_heap() {
             let mut bits = vec![first_bit + first, first_bit + second];
             bits.dedup();
             flip(&mut damaged, &bits);
-            heap.restore(&damaged);
+            heap.restore(&damaged, &[]);
             for address in (last_page..last_page + layout.page_bytes()).step_by(16) {
                 let usable = heap.heap().usable_size(address as *const u8);
                 heap.assert_inside(address, usable);
@@ -353,6 +359,7 @@ macro_rules! kinds {
 kinds! {
     the_head: Head;
     globals: Globals;
+    counts_of_the_quarantine: Quarantine;
     constants_of_classes: Classes;
     counters: Counters;
     states_of_sets: SetStates;

@@ -8,13 +8,17 @@ use super::workload::Random;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::ticket::{NO_PAGE, Ticket};
 use scatterheap_heap::{Core, Globals};
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
+
+/// Where the three counts of the quarantine lie in the globals: of blocks, which place comes next; and of exchanges that were begun, and done.
+const QUARANTINE: u64 = offset_of!(Globals, quarantined) as u64;
 
 /// A kind of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Head,
     Globals,
+    Quarantine,
     Classes,
     Counters,
     SetStates,
@@ -26,9 +30,10 @@ pub enum Kind {
     SlotWords,
 }
 
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 12] = [
     Kind::Head,
     Kind::Globals,
+    Kind::Quarantine,
     Kind::Classes,
     Kind::Counters,
     Kind::SetStates,
@@ -59,6 +64,7 @@ impl Kind {
         let (start, count, stride, used) = match self {
             Self::Head => (0, 1, size_of::<Core>() as u64, size_of::<Core>() as u64),
             Self::Globals => (offsets.globals, 1, size_of::<Globals>() as u64, 16),
+            Self::Quarantine => (offsets.globals + QUARANTINE, 1, 24, 24),
             Self::Classes => (offsets.classes, classes, 16, 16),
             Self::Counters => (offsets.counters, classes + 1, 64, 48),
             Self::SetStates => (offsets.set_states, sets, 128, 8),
@@ -150,6 +156,7 @@ pub fn meaning(bytes: &[u8], layout: &Layout) -> Vec<u8> {
         meaning.without_padding(kind);
     }
     meaning.globals();
+    meaning.quarantine();
     meaning.set_states();
     meaning.summaries();
     meaning.stripes();
@@ -171,6 +178,15 @@ impl Meaning<'_> {
     fn globals(&mut self) {
         let wanted = Self::at(self.layout.offsets.globals + 8);
         self.bytes[wanted..wanted + 4].fill(0);
+    }
+
+    /// Of the exchanges it matters how many are on their way.
+    fn quarantine(&mut self) {
+        let counts = self.layout.offsets.globals + QUARANTINE;
+        let on_their_way = self.word(counts + 8).wrapping_sub(self.word(counts + 16));
+        for (count, word) in (0..).zip([0, on_their_way, 0]) {
+            self.set_word(counts + 8 * count, word);
+        }
     }
 
     fn word(&self, offset: u64) -> u64 {

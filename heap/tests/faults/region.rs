@@ -4,6 +4,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
+use scatterheap_simt::atomic::{DeviceAtomicU64, Ordering};
 use std::ffi::c_void;
 use std::mem::size_of;
 use std::ptr::null_mut;
@@ -14,6 +15,8 @@ const GUARD: usize = 64 << 20;
 const ALIGNMENT: usize = 1 << 16;
 /// What the bytes are filled with that lie before a part in its first machine page.
 const CANARY: u8 = 0xa5;
+/// Places of a quarantine.
+const PLACES: usize = 16;
 /// Binary logarithm of the searches after which a request gives up: few, as the heap is damaged.
 const ATTEMPTS_LOG2: u8 = 7;
 
@@ -23,6 +26,8 @@ pub struct GuardedHeap {
     mapped: usize,
     metadata: Part,
     pages: Part,
+    /// The ring of the quarantine, if the heap has one.
+    ring: Vec<DeviceAtomicU64>,
 }
 
 /// Bytes that can be used, and those before them that only alignment made accessible.
@@ -74,18 +79,21 @@ impl GuardedHeap {
         assert!(pages.end + GUARD <= mapping as usize + mapped);
         metadata.open();
         pages.open();
+        let ring: Vec<_> = (0..PLACES).map(|_| DeviceAtomicU64::new(0)).collect();
         let core = Core::new(
             layout,
             metadata.start as u64,
             pages.start as u64,
             modes.flags(),
         )
-        .with_attempts_log2(ATTEMPTS_LOG2);
+        .with_attempts_log2(ATTEMPTS_LOG2)
+        .with_quarantine(ring.as_ptr() as u64, PLACES as u64);
         let heap = Self {
             mapping,
             mapped,
             metadata,
             pages,
+            ring,
         };
         // SAFETY: the metadata has room for a head, and for what the layout says.
         unsafe {
@@ -113,8 +121,17 @@ impl GuardedHeap {
         unsafe { std::slice::from_raw_parts(self.metadata.start as *const u8, length) }.to_vec()
     }
 
-    /// Replaces the metadata after the head; nobody may use the heap meanwhile.
-    pub fn restore(&self, metadata: &[u8]) {
+    /// What is in the quarantine; nobody may use the heap meanwhile.
+    pub fn quarantined(&self) -> Vec<u64> {
+        let place = |place: &DeviceAtomicU64| place.load(Ordering::Relaxed);
+        self.ring.iter().map(place).collect()
+    }
+
+    /// Replaces the metadata after the head, and what is in the quarantine; nobody may use the heap meanwhile.
+    pub fn restore(&self, metadata: &[u8], quarantined: &[u64]) {
+        for (place, block) in self.ring.iter().zip(quarantined) {
+            place.store(*block, Ordering::Relaxed);
+        }
         assert_eq!(metadata.len(), self.metadata.end - self.metadata.start);
         let behind_head = &metadata[size_of::<Core>()..];
         let start = (self.metadata.start + size_of::<Core>()) as *mut u8;
