@@ -137,7 +137,7 @@ impl Core {
                 self.mend(wish.class(), self.stripe(wish.class(), stripe));
             } else {
                 // Memory is moving.
-                nap(NAP, vain);
+                nap(NAP, vain - 1);
             }
             let block;
             (block, ticket) = with_active_lanes!(lanes => self.attempt(lanes, wish, bytes));

@@ -15,7 +15,7 @@ use crate::slab::Slab;
 /// A request searches again while others are between two steps of their own, or memory moved. A
 /// GPU has fewer than 2^19 lanes at once. For each of a request's 2^24 searches in a healthy heap one of
 /// them would have had to take what the request was after, or to rest in the middle of a step
-/// through them all: at least seconds.
+/// through them all: at least seconds. (A look at blocks on their way out of the quarantine counts as a search: with the nap after it that is longer.)
 pub const ATTEMPTS_LOG2: u8 = 24;
 
 /// Searches in vain after which a request concludes the same, if its class has found damage before.

@@ -7,10 +7,10 @@
 
 use simt::time;
 
-/// How often naps double. Of a first nap of 244 nanoseconds at most the longest is a millisecond, as long as PTX allows.
-const DOUBLINGS: u32 = 12;
+/// How often naps double. So 2^24 of them, after which a request gives up ([`crate::ATTEMPTS_LOG2`]), take minutes, not hours.
+const DOUBLINGS: u32 = 8;
 
-/// A nap after `vain` attempts in vain, of `first` nanoseconds after none, and then each time twice as long, up to 4096 times.
+/// A nap after `vain` attempts in vain, of `first` nanoseconds after none, and then each time twice as long, up to 256 times.
 #[inline(always)]
 pub(crate) fn nap(first: u32, vain: u32) {
     time::nanosleep(first << vain.min(DOUBLINGS));

@@ -195,6 +195,7 @@ fn who_waits_for_a_block_on_its_way_out_of_the_quarantine_does_not_search() {
     let address = heap.metadata() + heap.layout().offsets.globals;
     // SAFETY: the globals of the heap lie there, and what is done to them is what a lane of another warp would do.
     let globals = unsafe { &*(address as *const Globals) };
+    // Relaxed and release: as the lane would.
     globals.drains_begun.fetch_add(1, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| heap.malloc(64).is_null());
@@ -205,7 +206,7 @@ fn who_waits_for_a_block_on_its_way_out_of_the_quarantine_does_not_search() {
     });
     // One before it waited, one after, and a few if the threads of a busy machine wait for long.
     let made = searches() - before;
-    assert!((2..10_000).contains(&made), "{made} searches");
+    assert!((2..5000).contains(&made), "{made} searches");
 }
 
 #[test]

@@ -8,8 +8,8 @@ pub fn nanosleep(nanoseconds: u32) {
 }
 
 /// Gives the turn to other lanes of the caller's warp that diverged from it, if there are any (PTX `nanosleep.u32 0`). Without it, or a longer nap,
-/// or a wait for lanes, one that runs long may keep it: for a long search, or until it got what only those others can give. On the CPU, and under an
-/// explorer, lanes need no turn.
+/// or a wait for lanes, one that runs long may keep it: for a long search, or until it got what only those others can give. Under shuttle it yields to the
+/// scheduler; on the CPU, and under loom, lanes need no turn.
 #[inline(always)]
 pub fn give_turn() {
     crate::backend::give_turn();

@@ -17,7 +17,7 @@ use simt::time;
 
 /// Nanoseconds between the first two looks while blocks are on their way out of the ring.
 const NAP: u32 = 200;
-/// Looks after which who waits for blocks on their way searches again: about a second on a GPU.
+/// Looks after which who waits for blocks on their way searches again: some 50 milliseconds on a GPU.
 /// (Under exploration at once: a look is not worth a schedule.)
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 
@@ -104,7 +104,7 @@ impl Core {
     /// Waits until as many exchanges are done as had begun, at most for a while; false if the caller, who has looked `vain` times in vain, must
     /// conclude that it would wait for ever.
     fn await_drains(&self, begun: u64, vain: &mut u32) -> bool {
-        for _ in 0..LOOKS {
+        for look in 0..LOOKS {
             // Also if it need not wait: of damaged counts there may be more done than begun.
             *vain += 1;
             if self.gives_up(self.layout().class_count, *vain) {
@@ -115,7 +115,7 @@ impl Core {
             if begun.wrapping_sub(done).cast_signed() <= 0 {
                 break;
             }
-            nap(NAP, *vain - 1);
+            nap(NAP, look);
         }
         true
     }

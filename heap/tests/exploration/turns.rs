@@ -1,6 +1,6 @@
 //! Turns, as the lanes of a warp take them on a GPU once they diverged.
 //!
-//! A lane goes on until it naps, waits or ends; nobody takes the turn from it. Then another gets it at random, but one of them, another in each schedule,
+//! A lane goes on until it naps, gives the turn, waits or ends; nobody takes the turn from it. Then another gets it at random, but one of them, another in each schedule,
 //! seldom gets it while there are others. So who waits for a lane without a nap waits for ever, which ends the exploration; and who waits for the unlucky one waits long.
 
 use shuttle::scheduler::{DataSource, RandomDataSource, Schedule, Scheduler, Task, TaskId};

@@ -123,6 +123,7 @@ impl GuardedHeap {
 
     /// What is in the quarantine; nobody may use the heap meanwhile.
     pub fn quarantined(&self) -> Vec<u64> {
+        // Relaxed, as below: no thread runs beside the caller.
         let place = |place: &DeviceAtomicU64| place.load(Ordering::Relaxed);
         self.ring.iter().map(place).collect()
     }

@@ -88,12 +88,42 @@ esac
     fn what_takes_too_long_is_ended_with_what_it_started_and_says_where_it_was() {
         let directory = tempfile::tempdir().expect("a directory");
         let directory = directory.path();
-        let commands = "limited where 1 bash -c 'sleep 1000 & echo $! >child; wait'";
+        // Ours is no process of a GPU: any is taken for one.
+        let commands = "at_work() { echo $limited_process; }
+            limited where 1 bash -c 'sleep 1000 & echo $! >child; wait'";
         let output = run(directory, commands);
         assert_eq!(output.status.code(), Some(124));
         assert!(has_ended(&directory.join("child")));
         let told = fs::read_to_string(directory.join("where")).expect("told");
         assert_eq!(told, "31 malloc\n1 free\n");
+    }
+
+    #[test]
+    fn what_a_command_leaves_at_work_is_ended() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path();
+        fs::write(directory.join("where"), "of a run before").expect("written");
+        let commands = "limited where 20 bash -c 'sleep 1000 & echo $! >child'";
+        assert!(run(directory, commands).status.success());
+        assert!(has_ended(&directory.join("child")));
+        assert!(!directory.join("where").exists());
+    }
+
+    #[test]
+    fn the_processes_of_a_command_are_those_with_the_driver() {
+        let directory = tempfile::tempdir().expect("a directory");
+        // The name of a file that a process has mapped is among its maps.
+        let commands = "cp \"$(type -P sleep)\" ./libcuda
+            limited_process=1 limited_group=1
+            setsid bash -c './libcuda 1000 & sleep 1000 & wait' &
+            limited_group=$! limited_process=$!
+            until [[ -n $(at_work) ]]; do sleep 0.02; done
+            readlink /proc/$(at_work)/exe
+            end_limited KILL";
+        let said = run(directory.path(), commands).stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.trim().ends_with("/libcuda"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 
     #[test]

@@ -144,8 +144,9 @@ if wanted tests; then
   done
 fi
 if [[ " $only " == *" long "* ]]; then
-  bash "$here/long/long-runs.sh" "$out/long" 2>&1 | tee "$out/long.txt"
-  if [[ ${PIPESTATUS[0]} -eq 0 ]]; then
+  # Not in the foreground: the script could not be ended before it.
+  bash "$here/long/long-runs.sh" "$out/long" > >(tee "$out/long.txt") 2>&1 &
+  if wait $!; then
     passed=$((passed + 1))
   else
     failed+=(long)
