@@ -26,7 +26,7 @@ pub struct GuardedHeap {
     mapped: usize,
     metadata: Part,
     pages: Part,
-    /// The ring of the quarantine, if the heap has one.
+    /// The ring of the quarantine, which a heap with the mode uses.
     ring: Vec<DeviceAtomicU64>,
 }
 
