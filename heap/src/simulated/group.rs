@@ -10,8 +10,8 @@ use simt::thread;
 /// Draws after which a group should have its slots.
 const MOST_DRAWS: u32 = 10_000;
 
-/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL.
-pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize) -> Vec<u64> {
+/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL. Counts how often the stripe had too little.
+pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) -> Vec<u64> {
     let slot = Slot::of(bytes, heap.most_stripes());
     let class = slot.wish.class();
     let index = slot.stripes.of(thread::block_number());
@@ -19,6 +19,7 @@ pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize) -> Vec<u64> {
     let wanted = u32::try_from(count).expect("a warp has 32 lanes");
     let mut drawn = heap.stripe(class, index).draw(wanted);
     if drawn.left() < wanted.cast_signed() {
+        *lacks += 1;
         drawn = heap.core().draw_beyond(wish, index, wanted, drawn);
     }
     let mut blocks = claim(heap, drawn, wanted);
@@ -32,6 +33,7 @@ pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize) -> Vec<u64> {
             return blocks;
         }
         // Who comes again looks before it draws.
+        *lacks += 1;
         drawn = heap
             .core()
             .draw_beyond(wish, index, lacking, Ticket::refilling(class));

@@ -35,6 +35,8 @@ const WARP: usize = LANES as usize;
 struct Gpu {
     host: HostHeap,
     random: StdRng,
+    /// How often a stripe had less than a group wanted: each time it is refilled, or its rest is gone.
+    lacks: usize,
 }
 
 impl Gpu {
@@ -42,6 +44,7 @@ impl Gpu {
         Self {
             host: HostHeap::new(CAPACITY, MULTIPROCESSORS, 0),
             random: StdRng::seed_from_u64(seed),
+            lacks: 0,
         }
     }
 
@@ -54,7 +57,8 @@ impl Gpu {
         let mut blocks = vec![0; sizes.len()];
         launch(sizes.len() / WARP, &mut self.random, |warp| {
             let lanes = warp * WARP..(warp + 1) * WARP;
-            malloc_warp(self.host.heap(), &sizes[lanes.clone()], &mut blocks[lanes]);
+            let blocks = &mut blocks[lanes.clone()];
+            malloc_warp(self.host.heap(), &sizes[lanes], blocks, &mut self.lacks);
         });
         assert_apart(&blocks, sizes);
         blocks
@@ -102,8 +106,8 @@ impl Gpu {
         (0..launches).map(launch).collect()
     }
 
-    /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then frees a quarter of them at random and allocates as many of other sizes, again and
-    /// again: the blocks. So does the benchmark.
+    /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then [replaces](Self::replace) a quarter of them, again and again: the blocks. So does the
+    /// benchmark.
     fn age(&mut self) -> Vec<u64> {
         let count = usize::try_from(CAPACITY / 10 * 7 / u64::from(u32::midpoint(LEAST, MOST)))
             .expect("fits");
@@ -112,12 +116,17 @@ impl Gpu {
         let mut blocks = self.allocate(&sizes);
         let replaced = count / 4 / WARP * WARP;
         for _ in 0..AGING_OPERATIONS.div_ceil(2 * replaced) {
-            blocks.shuffle(&mut self.random);
-            self.free(&blocks[..replaced]);
-            let sizes = self.sizes(LEAST, MOST, replaced);
-            blocks.splice(..replaced, self.allocate(&sizes));
+            self.replace(&mut blocks, replaced);
         }
         blocks
+    }
+
+    /// Frees `count` of some blocks at random, and allocates as many of other sizes.
+    fn replace(&mut self, blocks: &mut Vec<u64>, count: usize) {
+        blocks.shuffle(&mut self.random);
+        self.free(&blocks[..count]);
+        let sizes = self.sizes(LEAST, MOST, count);
+        blocks.splice(..count, self.allocate(&sizes));
     }
 
     /// Sizes at random.
@@ -127,15 +136,15 @@ impl Gpu {
     }
 }
 
-/// Allocates for the lanes of a warp, group by group.
-fn malloc_warp(heap: &Heap, sizes: &[u32], blocks: &mut [u64]) {
+/// Allocates for the lanes of a warp, group by group, and counts as [`malloc_group`] does.
+fn malloc_warp(heap: &Heap, sizes: &[u32], blocks: &mut [u64], lacks: &mut usize) {
     let mut pending: Vec<usize> = (0..sizes.len()).collect();
     while let Some(leader) = pending.first() {
         let class = class_of(sizes[*leader]);
         let (group, others) = pending
             .iter()
             .partition::<Vec<usize>, _>(|lane| class_of(sizes[**lane]) == class);
-        let of_group = malloc_group(heap, sizes[group[0]], group.len());
+        let of_group = malloc_group(heap, sizes[group[0]], group.len(), lacks);
         for (lane, block) in group.into_iter().zip(of_group) {
             blocks[lane] = block;
         }

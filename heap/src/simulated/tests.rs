@@ -111,3 +111,20 @@ fn many_small_sizes_are_refilled_less_than_once_a_stripe_in_an_aged_heap() {
         "{refills:?}"
     );
 }
+
+#[test]
+fn blocks_are_replaced_in_an_aged_heap_with_few_refills() {
+    let mut gpu = Gpu::new(3);
+    let mut blocks = gpu.age();
+    let count = blocks.len() / 4 / WARP * WARP;
+    let before = gpu.lacks;
+    gpu.replace(&mut blocks, count);
+    assert!(!blocks.contains(&0), "NULL");
+    // Packing the heap denser makes it several times as many, and halves what a soak does.
+    let lacks = gpu.lacks - before;
+    assert!(lacks <= count / 3, "{lacks} of {count}");
+    // And what is freed is used again, not fresh pages: else none were left in the end.
+    let core = gpu.heap().core();
+    let (free, all) = (core.free_pages().count(), core.layout().page_count);
+    assert!(free >= all / 10, "{free} of {all} pages are free");
+}
