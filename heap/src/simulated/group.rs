@@ -10,7 +10,8 @@ use simt::thread;
 /// Draws after which a group should have its slots.
 const MOST_DRAWS: u32 = 10_000;
 
-/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL. Counts how often the stripe had too little.
+/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL. Counts in `lacks` how often its stripe had too
+/// little for them, or they had to draw again.
 pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) -> Vec<u64> {
     let slot = Slot::of(bytes, heap.most_stripes());
     let class = slot.wish.class();

@@ -35,7 +35,7 @@ const WARP: usize = LANES as usize;
 struct Gpu {
     host: HostHeap,
     random: StdRng,
-    /// How often a stripe had less than a group wanted: each time it is refilled, or its rest is gone.
+    /// How often a group got less than it wanted from its stripe, or had to draw again.
     lacks: usize,
 }
 
@@ -106,7 +106,7 @@ impl Gpu {
         (0..launches).map(launch).collect()
     }
 
-    /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then [replaces](Self::replace) a quarter of them, again and again: the blocks. So does the
+    /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then [replaces](Self::replace_quarter) a quarter of them, again and again: the blocks. So does the
     /// benchmark.
     fn age(&mut self) -> Vec<u64> {
         let count = usize::try_from(CAPACITY / 10 * 7 / u64::from(u32::midpoint(LEAST, MOST)))
@@ -114,19 +114,21 @@ impl Gpu {
         let count = count / WARP * WARP;
         let sizes = self.sizes(LEAST, MOST, count);
         let mut blocks = self.allocate(&sizes);
-        let replaced = count / 4 / WARP * WARP;
-        for _ in 0..AGING_OPERATIONS.div_ceil(2 * replaced) {
-            self.replace(&mut blocks, replaced);
+        let mut done = 0;
+        while done < AGING_OPERATIONS {
+            done += 2 * self.replace_quarter(&mut blocks);
         }
         blocks
     }
 
-    /// Frees `count` of some blocks at random, and allocates as many of other sizes.
-    fn replace(&mut self, blocks: &mut Vec<u64>, count: usize) {
+    /// Frees a quarter of some blocks at random, and allocates as many of other sizes: how many.
+    fn replace_quarter(&mut self, blocks: &mut Vec<u64>) -> usize {
+        let count = blocks.len() / 4 / WARP * WARP;
         blocks.shuffle(&mut self.random);
         self.free(&blocks[..count]);
         let sizes = self.sizes(LEAST, MOST, count);
         blocks.splice(..count, self.allocate(&sizes));
+        count
     }
 
     /// Sizes at random.
