@@ -61,7 +61,7 @@ pub(crate) struct Hints {
     /// Stripes of the class.
     stripes: u32,
     /// Whether the class is a small one.
-    is_small: bool,
+    pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
     pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for

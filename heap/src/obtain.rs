@@ -32,7 +32,7 @@ const LESS_LOG2: u32 = 2;
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
 /// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and beyond only where blocks come back: what is refilled
 /// again and again is soon refilled seldom, and the blocks of a first launch lie near each other. Each time, too, in a heap that is not young any more
-/// while its pages are plentiful.
+/// while its pages are plentiful, and those of small classes, which take little.
 const REFILLS_TO_GROW: u32 = 4;
 /// A stripe's slabs grow until all stripes of its class could get this many.
 const SLABS_OF_CLASS: u32 = 2;
@@ -288,7 +288,7 @@ impl Core {
                 || if hints.is_heap_young() {
                     is_soon_used_up || hints.old.came_back && by_chance()
                 } else {
-                    hints.are_pages_plentiful() || by_chance()
+                    hints.are_pages_plentiful() || hints.is_small || by_chance()
                 };
             // Who needs more within a launch than a slab has comes to its end in each launch.
             let most = if hints.outgrown {

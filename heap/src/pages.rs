@@ -14,6 +14,8 @@ use simt::{time, warp};
 const AT_ONCE: u32 = 8;
 /// How often as many are read at most.
 const ROUNDS: u32 = 8;
+/// In the rounds before this one a block is not taken where a larger one would be broken.
+const ROUNDS_TO_SPARE: u32 = 2;
 /// The same where many pages are free.
 const ROUNDS_OF_MANY: u32 = 2;
 
@@ -187,6 +189,16 @@ fn best_of(words: [u64; AT_ONCE as usize], (least, most): (u32, u32)) -> Option<
     will_do.then(|| (best.trailing_zeros(), order))
 }
 
+/// Whether a word whose largest block has `order` is better for a block of order `wished` than one where that is `found`.
+#[inline(always)]
+fn fits_better(order: u32, found: u32, wished: u32) -> bool {
+    if found < wished {
+        order > found
+    } else {
+        (wished..found).contains(&order)
+    }
+}
+
 /// Bits of those of some words that are not zero.
 #[inline(always)]
 fn which_are_not_empty(words: [u64; AT_ONCE as usize]) -> u32 {
@@ -257,10 +269,11 @@ impl Core {
         take_largest(&pages, best?, sizes, near)
     }
 
-    /// Takes the largest aligned block of `2^least` to `2^most` pages of some words that it reads: its first page and its order. Where several words have one
-    /// of that size, it takes that of a word with none larger, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
+    /// Takes the largest aligned block of `2^least` to `2^most` pages of some words that it reads: its first page and its order. Of several words that have one
+    /// of that size, it takes that of the word whose largest block is the smallest, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
     ///
-    /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before.
+    /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before. But what
+    /// would break a larger block is looked on for: blocks for bursts would soon be gone, and later refills wait for those longer.
     #[inline(never)]
     pub(crate) fn take_best_block(&self, sizes: (u32, u32), near: u32) -> Option<(u32, u32)> {
         let pages = self.free_pages();
@@ -279,11 +292,12 @@ impl Core {
                 if place < count { pages.look(place) } else { 0 }
             });
             if let Some((number, order)) = best_of(words, sizes)
-                && (best.is_none() || order > found)
+                && (best.is_none() || fits_better(order, found, wished))
             {
                 (best, found) = (Some(place(number)), order);
             }
-            if best.is_some() && found + round >= wished {
+            let may_be_taken = found <= wished || round >= ROUNDS_TO_SPARE;
+            if best.is_some() && found + round >= wished && may_be_taken {
                 break;
             }
             // Between those that were read.

@@ -41,6 +41,10 @@ const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 const TURN_SHARE_LOG2: u32 = 3;
 /// Less than this part of a slab lives when it is rewound; under exploration nothing of those that most models have.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
+/// The same for who frees few slots of a slab of fewer than [`LASTING_FOR_FEW`]: in an aged heap some of its blocks outlive many launches.
+const FEW_SHARE_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+/// Slots of a slab that lasts for several launches of which each wants many sizes.
+const LASTING_FOR_FEW: u32 = 1 << 12;
 /// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.
 const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
     0
@@ -79,8 +83,9 @@ pub(crate) fn is_turn(before: u32, after: u32, few: bool, slots: impl FnOnce() -
     let is_time = passed >> turn_log2(slots) != 0;
     let used = after & USE;
     // It may be what was offered again, of which nothing lives.
-    let is_nearly_all =
-        || few && slots.saturating_sub(used) < most_alive(slots) + (1 << turn_of_few_log2(slots));
+    let is_nearly_all = || {
+        few && slots.saturating_sub(used) < most_alive(slots, few) + (1 << turn_of_few_log2(slots))
+    };
     is_drained
         || is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || is_nearly_all())
 }
@@ -169,7 +174,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32, few: bool) -> Option<Ticket> {
     let most = left + free;
     // All of it if nothing lives.
     let is_enough = used == left
-        || used <= most_used(slots) && most <= slots && slots - most < most_alive(slots);
+        || used <= most_used(slots) && most <= slots && slots - most < most_alive(slots, few);
     let units = if few && used != left {
         before_turn(most, slots)
     } else {
@@ -186,13 +191,17 @@ fn before_turn(units: u32, slots: u32) -> u32 {
     ((units + 1) >> turn_log2 << turn_log2).saturating_sub(1)
 }
 
-/// Fewer slots of a slab of so many live when it is rewound.
+/// Fewer slots of a slab of so many live when it is rewound by who frees `few` slots, or not.
 #[inline(always)]
-const fn most_alive(slots: u32) -> u32 {
+const fn most_alive(slots: u32, few: bool) -> u32 {
     if slots >= LASTING_SLOTS {
         return slots / 4;
     }
-    let share = slots / FEW_SHARE;
+    let share = if few && slots < LASTING_FOR_FEW {
+        slots / FEW_SHARE_OF_SMALL
+    } else {
+        slots / FEW_SHARE
+    };
     if share > BETWEEN_LOOKS {
         share
     } else {
