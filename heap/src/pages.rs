@@ -14,10 +14,10 @@ use simt::{time, warp};
 const AT_ONCE: u32 = 8;
 /// How often as many are read at most.
 const ROUNDS: u32 = 8;
-/// In the rounds before this one a block is not taken where a larger one would be broken.
-const ROUNDS_TO_SPARE: u32 = 2;
 /// The same where many pages are free.
 const ROUNDS_OF_MANY: u32 = 2;
+/// In the rounds before this one a block is not taken where a larger one would be broken.
+const ROUNDS_TO_SPARE: u32 = 2;
 
 /// Binary logarithm of the pages of a word.
 pub(crate) const WORD_ORDER: u32 = WORD_PAGES.ilog2();

@@ -18,7 +18,7 @@
 //! again until it has published the stripe, and might keep it from running.
 //!
 //! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
-//! this free comes to a turn, and who has rewound looks once more. For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
+//! this free comes to a turn, and who has rewound looks once more. (Not of slabs so large that [`Ticket::offered`] rounds what they offer.) For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
 
 use crate::hardened::Hardening;
 use crate::heap::Core;

@@ -103,13 +103,10 @@ fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
 
 #[test]
 fn many_small_sizes_are_hardly_refilled_in_an_aged_heap() {
-    let mut gpu = Gpu::new(512);
-    gpu.age();
-    let sizes = gpu.sizes(16, 512, THREADS);
-    let first: u32 = gpu.refills_of_launches(&sizes, FIRST).iter().sum();
-    let later: u32 = gpu.refills_of_launches(&sizes, LATER).iter().sum();
+    let refills = later_refills_in_an_aged_heap(16, 512);
+    let later: u32 = refills.iter().sum();
     // Where small classes double seldom there are some fifty in each launch, and where slabs in which others live are not rewound up to thirty.
-    assert!(later <= 8, "{later} after {first}");
+    assert!(later <= 8, "{refills:?}");
 }
 
 #[test]
