@@ -5,13 +5,15 @@
 //! - The count is at least the number of set bits: it is raised before bits are set, and lowered
 //!   only after what was taken can be found again elsewhere (in a stripe, say), or is in use. So
 //!   `count == 0` proves that the set is empty *and* that nothing taken from it is in transit.
+//! - The holders, stripes that have a slab of the class whose slabs the set lists, are never counted too low: one more is counted before a stripe
+//!   without a slab gets one, and one less after it has none. So who reads 0 need not look at the stripes.
 //! - The summary is a hint. A bit of it may be set over an empty word, and be clear over a word with
 //!   members for a moment; so a search that follows it and finds nothing says nothing, where a count
 //!   that is not zero is followed by a search of every word.
 
 use crate::array::Array;
 use bytemuck::{Pod, Zeroable};
-use simt::atomic::{DeviceAtomicU64, Ordering, fence};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, fence};
 
 /// Pages in one word of the bitmap.
 pub const WORD_PAGES: u32 = 64;
@@ -42,18 +44,25 @@ fn nth_bit(word: u64, index: u32) -> u32 {
 }
 
 /// What a set counts: its members, and above them how often memory that the set stands for became
-/// findable. Alone on a cache line.
+/// findable; and which stripes have such memory. Alone on a cache line.
 #[repr(C, align(128))]
 pub struct SetState {
     word: DeviceAtomicU64,
+    /// Of a class's set, stripes that have a slab of the class.
+    holders: DeviceAtomicU32,
 }
 
 impl SetState {
+    /// Where the holders are counted, in bytes.
+    #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
+    pub(crate) const HOLDERS_OFFSET: usize = core::mem::offset_of!(Self, holders);
+
     /// The state of a set whose members are `pages` pages.
     #[must_use]
     pub fn of(pages: u32) -> Self {
         Self {
             word: DeviceAtomicU64::new(u64::from(pages)),
+            holders: DeviceAtomicU32::new(0),
         }
     }
 }
@@ -145,9 +154,32 @@ impl PageSet {
         unsafe { self.summary.get(index) }
     }
 
-    fn state(&self) -> &DeviceAtomicU64 {
+    fn counts(&self) -> &SetState {
         // SAFETY: `Sets::set` was promised that the set has a state.
-        unsafe { &self.state.get(0).word }
+        unsafe { self.state.get(0) }
+    }
+
+    fn state(&self) -> &DeviceAtomicU64 {
+        &self.counts().word
+    }
+
+    /// Stripes that have a slab, at least.
+    #[must_use]
+    pub fn holders(&self) -> u32 {
+        // Relaxed: as `count`.
+        self.counts().holders.load(Ordering::Relaxed)
+    }
+
+    /// Says that a stripe without a slab is about to get one.
+    pub fn add_holder(&self) {
+        // Relaxed: publishing the stripe, and raising the epoch, release it.
+        self.counts().holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a stripe has no slab any more.
+    pub fn remove_holder(&self) {
+        // Release: who sees the lowered count and has a fence afterwards sees where the slab went, as who sees the stripe.
+        self.counts().holders.fetch_sub(1, Ordering::Release);
     }
 
     /// Members, and what was taken and is in transit, at least.

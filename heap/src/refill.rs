@@ -189,6 +189,9 @@ impl Core {
             self.install(slab.page(), ticket.left().cast_unsigned());
             self.note_stripe(slab.page(), stripe, self.keeps(slab, before, hints));
             self.announce_leaving(before);
+            if !before.has_slab() {
+                self.gets_slab(before.class());
+            }
             // Release, for the stripe's word and the use of the old slab.
             fence(Ordering::Release);
             stripe.publish_after_fence(ticket.without(reserved).following(before));
@@ -239,6 +242,9 @@ impl Core {
         let class = before.class();
         let stripes = self.stripes_of(class);
         let listed = self.listed(class);
+        if listed.holders() <= u32::from(before.has_slab()) {
+            return Ticket::empty(class);
+        }
         // Of the stripe's own word nothing is left.
         for step in (0..stripes.count).step_by(AT_ONCE as usize) {
             let from = stripes.after(stripes.of(thread::block_number()), step);
@@ -256,11 +262,10 @@ impl Core {
             listed.announce(1);
             let ticket = if other.detach(class, seen) {
                 self.let_go_in_sight(before);
-                // Relaxed: a hint.
-                self.globals()
-                    .shared
-                    .installed
-                    .fetch_sub(1, Ordering::Relaxed);
+                if before.has_slab() {
+                    // The other's; else it counts for this one now.
+                    self.lost_slab(class);
+                }
                 self.note_stripe(seen.page(), stripe, true);
                 stripe.publish(seen.without(reserved).following(before));
                 listed.raise_epoch();
@@ -276,17 +281,31 @@ impl Core {
         Ticket::empty(class)
     }
 
-    /// Takes a stripe's slab away, whose units are used up.
+    /// Takes a stripe's slab away, if it had one, whose units are used up.
     fn let_go(&self, before: Ticket) {
         if before.has_slab() {
             self.uninstall(ticket_slab(before), 0);
-        } else {
-            // Relaxed: a hint for the size of slabs.
-            self.globals()
-                .shared
-                .installed
-                .fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Counts a stripe of a class that has no slab and is about to get one.
+    fn gets_slab(&self, class: u32) {
+        self.listed(class).add_holder();
+        // Relaxed: a hint for the size of slabs.
+        self.globals()
+            .shared
+            .installed
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The same for a stripe that had a slab until now.
+    pub(crate) fn lost_slab(&self, class: u32) {
+        self.listed(class).remove_holder();
+        // Relaxed: a hint.
+        self.globals()
+            .shared
+            .installed
+            .fetch_sub(1, Ordering::Relaxed);
     }
 
     /// [`let_go`](Self::let_go) where the stripe's word still tells of the slab.
@@ -315,20 +334,19 @@ impl Core {
         self.let_go_in_sight(before);
         // Only now: who sees the stripe without the slab finds the slab where it went.
         stripe.publish(Ticket::refilling(class).following(before));
+        if before.has_slab() {
+            self.lost_slab(class);
+        }
         let obtained = self.obtain(class, Effort::Little);
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
             self.note_stripe(slab.page(), stripe, true);
+            self.gets_slab(class);
             stripe.publish(ticket.without(reserved).following(before));
             self.arrived(obtained, slab, Ticket::empty(class));
             return ticket;
         }
-        // Relaxed: a hint.
-        self.globals()
-            .shared
-            .installed
-            .fetch_sub(1, Ordering::Relaxed);
         stripe.publish(Ticket::empty(class).following(before));
         Ticket::empty(class)
     }

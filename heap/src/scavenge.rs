@@ -199,6 +199,9 @@ impl Core {
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
     #[inline(never)]
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
+        if self.listed(class).holders() == 0 {
+            return Look::EXHAUSTED;
+        }
         let mut result = Look::EXHAUSTED;
         let mut step = 0;
         let stripes = self.stripes_of(class);
@@ -260,6 +263,9 @@ impl Core {
     /// The same with the stripes of a class.
     #[inline(never)]
     fn reclaim_idle_of(&self, class: u32) -> bool {
+        if self.listed(class).holders() == 0 {
+            return false;
+        }
         let mut found = false;
         let mut from = 0;
         let stripes = self.stripes_of(class);
@@ -313,9 +319,7 @@ impl Core {
         self.free_pages().announce(slab.pages());
         let detached = stripe.detach(class, seen);
         if detached {
-            // Relaxed: a hint.
-            let shared = &self.globals().shared;
-            shared.installed.fetch_sub(1, Ordering::Relaxed);
+            self.lost_slab(class);
             // Release: for `uninstall`.
             fence(Ordering::Release);
             self.uninstall(slab, left);

@@ -401,7 +401,8 @@ impl Judge<'_> {
                 found_if(byte < 8 || (12..16).contains(&byte) || is_of_exchanges)
             }
             2 => Verdict::Unnoticed,
-            3 => found_if(byte % 128 < 4),
+            // The count, and after the epoch the holders.
+            3 => found_if(byte % 128 < 4 || (8..12).contains(&(byte % 128))),
             4 => self.summary(bit / 64, bit % 64),
             6 => self.stripe(byte / 8, bit % 64),
             8 => found_if(byte % 32 < 4),

@@ -180,6 +180,7 @@ impl Check<'_> {
         let layout = &self.snapshot.layout;
         let mut installed = 0;
         for class in 0..layout.class_count {
+            let mut holders = 0;
             let used = layout.stripe_count(class);
             for index in 0..layout.stripes {
                 let ticket = self.snapshot.stripe(class, index);
@@ -188,14 +189,21 @@ impl Check<'_> {
                 if index >= used {
                     self.expect(Rule::StripeEmpty, place, empty.0, ticket.0);
                 } else if ticket.has_slab() {
-                    installed += 1;
+                    holders += 1;
                     let stripe = layout.stripe_place(class, index).into();
                     self.stripe_with_slab(class, place, Holder { stripe, ticket });
                 } else if empty.following(ticket) != ticket.following(ticket) {
                     self.report(Rule::StripeEmpty, place, empty.0, ticket.0);
                 }
             }
+            let place = Place::Set(Members::Listed(class));
+            let counted = self.snapshot.set(1 + class).holders.into();
+            self.expect(Rule::InstalledCount, place, holders, counted);
+            installed += holders;
         }
+        let of_free_pages = self.snapshot.set(0).holders.into();
+        let place = Place::Set(Members::Free);
+        self.expect(Rule::InstalledCount, place, 0, of_free_pages);
         let counted = self.snapshot.globals().installed.into();
         self.expect(Rule::InstalledCount, Place::Heap, installed, counted);
     }

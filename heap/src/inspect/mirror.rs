@@ -70,10 +70,14 @@ const _: () = {
 pub(super) struct SetWords {
     pub count: u32,
     epoch: u32,
-    padding: [u64; 15],
+    pub holders: u32,
+    padding: [u32; 29],
 }
 
-const _: () = assert!(size_of::<SetWords>() == size_of::<SetState>());
+const _: () = {
+    assert!(size_of::<SetWords>() == size_of::<SetState>());
+    assert!(offset_of!(SetWords, holders) == SetState::HOLDERS_OFFSET);
+};
 
 /// Mirrors [`Stripe`].
 pub(super) type StripeWord = u64;

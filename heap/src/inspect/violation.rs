@@ -129,7 +129,7 @@ pub enum Rule {
     StripeLeft,
     /// At most one stripe has a slab. (Expected and found: the indices of both.)
     StripeShared,
-    /// The counter of stripes that have a slab is right.
+    /// The counters of stripes that have a slab, of all and of each class, are right; free pages have none.
     InstalledCount,
     /// A set's count is the number of its members.
     SetCount,
@@ -170,7 +170,7 @@ impl Rule {
             Self::StripeSlab => "a stripe's slab is one of its class and order",
             Self::StripeLeft => "a stripe has between no and all units of its slab",
             Self::StripeShared => "at most one stripe has a slab",
-            Self::InstalledCount => "the counter of stripes with a slab is right",
+            Self::InstalledCount => "the counters of stripes with a slab are right",
             Self::SetCount => "a set's count is the number of its members",
             Self::SetBeyond => "a set has no members beyond the last page",
             Self::SetSummary => "summary bits are set over words with members",

@@ -67,7 +67,7 @@ impl Kind {
             Self::Quarantine => (offsets.globals + QUARANTINE, 1, 24, 24),
             Self::Classes => (offsets.classes, classes, 16, 16),
             Self::Counters => (offsets.counters, classes + 1, 64, 48),
-            Self::SetStates => (offsets.set_states, sets, 128, 8),
+            Self::SetStates => (offsets.set_states, sets, 128, 12),
             Self::Summaries => {
                 let words = u64::from(layout.summary_words());
                 (offsets.set_summaries, sets * words, 8, 8)
