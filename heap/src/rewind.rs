@@ -17,15 +17,18 @@
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
 //!
-//! What lives while a slab is rewound is not offered. Where blocks of few slots are freed at once it may be when its last is freed: the first rewinding leaves as much that
-//! this free comes to a turn, and who has rewound looks once more. (Not of slabs so large that [`Ticket::offered`] rounds what they offer.) For these slabs are hardly larger than what a launch wants of them, and a launch with a single refill takes half as long again.
+//! What lives while a slab is rewound is not offered. Of a slab that is hardly larger than what a launch wants of it it is when its last is freed: the first rewinding leaves a number of units to
+//! which the use falls in a turn of whoever frees last, and who has rewound looks once more. For a launch with a single refill takes half as long again. Such are the slabs
+//! of which few slots are freed at once, and small ones of a heap whose pages are not plentiful.
 
 use crate::hardened::Hardening;
 use crate::heap::Core;
 use crate::hints::log2;
+use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
+use core::ops::RangeInclusive;
 
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
@@ -55,6 +58,10 @@ const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
 const LEFT_SHARE: u32 = 4;
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
+/// Slots of a slab, at most, that one launch of a million threads may use up.
+const TIGHT_SLOTS: u32 = 1 << 13;
+/// Orders of slabs that may be tight: a word of pages is the most that a used heap has for a burst, and whose blocks fill less than half of one gets a larger slab.
+const TIGHT_ORDERS: RangeInclusive<u32> = WORD_ORDER - 1..=WORD_ORDER;
 
 /// Whether `count` slots that are freed at once are few.
 #[inline(always)]
@@ -68,26 +75,40 @@ pub(crate) fn turn_of(few: bool) -> u32 {
     if few { TURN_OF_FEW } else { TURN }
 }
 
-/// Whether who freed `few` slots or not, and lowered the word of a slab of `slots` slots from `before` to `after`, is to look after the slab. Most see that
-/// from the first of these alone.
+/// Whether a slab of `2^order` pages with so many slots may be one of which a launch uses up all, though it came back by warps.
 #[inline(always)]
-pub(crate) fn is_turn(before: u32, after: u32, few: bool, slots: impl FnOnce() -> u32) -> bool {
+fn may_be_tight(slots: u32, order: u32) -> bool {
+    slots <= TIGHT_SLOTS && TIGHT_ORDERS.contains(&order)
+}
+
+/// Whether who freed `few` slots or not, and lowered the word of a slab from `before` to `after`, is to look after the slab: the use fell to a multiple of
+/// its turns, or past one. Most see that without the slab's slots and order.
+#[inline(always)]
+pub(crate) fn is_turn(
+    before: u32,
+    after: u32,
+    few: bool,
+    slots_and_order: impl FnOnce() -> (u32, u32),
+) -> bool {
     let turn = turn_of(few);
-    // All of it was drawn, and all came back.
-    let is_drained = after == INSTALLED;
-    let passed = (before ^ after) & USE;
-    if !is_drained && passed < turn {
+    let used = after & USE;
+    if used == 0 {
+        // All of it was drawn, and all came back.
+        return after == INSTALLED;
+    }
+    let passed = (before.wrapping_sub(1) ^ (after - 1)) & USE;
+    if passed < turn {
         return false;
     }
-    let slots = slots();
+    let (slots, order) = slots_and_order();
     let is_time = passed >> turn_log2(slots) != 0;
-    let used = after & USE;
     // It may be what was offered again, of which nothing lives.
-    let is_nearly_all = || {
-        few && slots.saturating_sub(used) < most_alive(slots, few) + (1 << turn_of_few_log2(slots))
+    let may_be_left = || {
+        let last_turn = 1 << last_turn_log2(slots);
+        (few || may_be_tight(slots, order) && used & (last_turn - 1) == 0)
+            && slots.saturating_sub(used) < most_alive(slots, few) + last_turn
     };
-    is_drained
-        || is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || is_nearly_all())
+    is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || may_be_left())
 }
 
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
@@ -98,10 +119,15 @@ fn turn_log2(slots: u32) -> u32 {
         .min(TURN.ilog2())
 }
 
-/// The same for who frees few slots.
+/// Slots after which everybody looks after a slab of so many who ever does (binary logarithm).
 #[inline(always)]
-fn turn_of_few_log2(slots: u32) -> u32 {
-    turn_log2(slots).max(TURN_OF_FEW.ilog2())
+fn last_turn_log2(slots: u32) -> u32 {
+    let seldomest = if slots < LEAST_TURNS * TURN {
+        TURN_OF_FEW
+    } else {
+        TURN
+    };
+    turn_log2(slots).max(seldomest.ilog2())
 }
 
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
@@ -126,37 +152,49 @@ impl Core {
         let stripe = self.stripe(slab.class(), index);
         let seen = stripe.look();
         let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
+        let spares_refills = few || !self.are_pages_plentiful();
+        let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
+        let manner = Manner { few, is_tight };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
-        if !is_row || seen.left() < 0 || rewound(seen, slots, used, few).is_none() {
+        if !is_row || seen.left() < 0 || rewound(seen, slots, used, manner).is_none() {
             return;
         }
-        let stays = is_kept || few && seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        let stays = is_kept || spares_refills && seen.left() >= (slots / LEFT_SHARE).cast_signed();
         if !stays {
             return;
         }
-        if let Some(again) = rewind(stripe, state, seen, slots, few)
-            && few
+        if let Some(again) = rewind(stripe, state, seen, slots, manner)
+            && is_tight
             && state.used_hint() == again.left().cast_unsigned()
         {
             // The last of what lived was freed before the word was there.
-            rewind(stripe, state, again, slots, few);
+            rewind(stripe, state, again, slots, manner);
         }
     }
 }
 
+/// How a slab is to be rewound.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// By who frees few slots.
+    few: bool,
+    /// All that one launch uses up may be needed by the next.
+    is_tight: bool,
+}
+
 /// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody draws meanwhile: the new word. The slab has `slots`
-/// slots, and the caller freed `few` or not.
+/// slots.
 fn rewind(
     stripe: &Stripe,
     slab: &SlabState,
     seen: Ticket,
     slots: u32,
-    few: bool,
+    manner: Manner,
 ) -> Option<Ticket> {
     if !stripe.take(seen) {
         return None;
     }
-    let again = rewound(seen, slots, slab.used_hint(), few).unwrap_or(seen);
+    let again = rewound(seen, slots, slab.used_hint(), manner).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
     let again = again.following(seen);
     stripe.publish(again);
@@ -166,29 +204,24 @@ fn rewind(
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
 /// may still be drawn; none if too many live, or too many are left.
 ///
-/// Of few slots that are freed at once so many are offered that the last of those that still live comes to a turn: then all may be.
+/// Of a tight slab so many are offered that the last free of those that still live comes to a turn: then all may be.
 #[inline(always)]
-fn rewound(seen: Ticket, slots: u32, used: u32, few: bool) -> Option<Ticket> {
+fn rewound(seen: Ticket, slots: u32, used: u32, manner: Manner) -> Option<Ticket> {
     let left = seen.left().cast_unsigned();
     let free = slots.saturating_sub(used);
     let most = left + free;
     // All of it if nothing lives.
     let is_enough = used == left
-        || used <= most_used(slots) && most <= slots && slots - most < most_alive(slots, few);
-    let units = if few && used != left {
-        before_turn(most, slots)
+        || used <= most_used(slots)
+            && most <= slots
+            && slots - most < most_alive(slots, manner.few);
+    let units = if manner.is_tight && used != left {
+        most >> last_turn_log2(slots) << last_turn_log2(slots)
     } else {
         most
     };
     let units = Ticket::offered(units, slots);
     (is_enough && left < units).then(|| seen.with_left(units.cast_signed()))
-}
-
-/// The most units, no more than `units`, with which left the last free in a slab of `slots` slots comes to a turn of who frees few.
-#[inline(always)]
-fn before_turn(units: u32, slots: u32) -> u32 {
-    let turn_log2 = turn_of_few_log2(slots);
-    ((units + 1) >> turn_log2 << turn_log2).saturating_sub(1)
 }
 
 /// Fewer slots of a slab of so many live when it is rewound by who frees `few` slots, or not.
@@ -206,5 +239,62 @@ const fn most_alive(slots: u32, few: bool) -> u32 {
         share
     } else {
         BETWEEN_LOOKS + 1
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// The stripe's slab, of which so many units can be drawn.
+    fn slab_with(left: u32) -> Ticket {
+        Ticket::new(0, 0, 0, 0, left.cast_signed())
+    }
+
+    /// What a stripe is offered of a tight slab, while a part lives, by who frees `few` or not.
+    fn offered_first(slots: u32, alive: u32, few: bool) -> u32 {
+        let manner = Manner {
+            few,
+            is_tight: true,
+        };
+        let again = rewound(slab_with(0), slots, alive, manner).expect("few enough live");
+        again.left().cast_unsigned()
+    }
+
+    /// Asserts that who frees the last `count` blocks of a slab of which `left` units can be drawn has all of it offered.
+    fn assert_last_free_offers_all(slots: u32, left: u32, count: u32) {
+        let few = are_few(count);
+        let (before, after) = (INSTALLED | (left + count), INSTALLED | left);
+        let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
+        assert!(is_turn, "{slots} slots, {left} left, {count} freed last");
+        let manner = Manner {
+            few,
+            is_tight: true,
+        };
+        let whole =
+            rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);
+        assert_eq!(whole, Ticket::offered(slots, slots).cast_signed());
+    }
+
+    #[test]
+    fn the_last_free_of_a_tight_slab_offers_all_of_it() {
+        for slots in [96, 100, 256, 1000, 3071, 3072, 3276, 4096, 5461, 8192] {
+            // Only who frees few looks after the smallest.
+            let most_freed = if slots < LEAST_TURNS * TURN {
+                NOT_FEW - 1
+            } else {
+                32
+            };
+            for few in [true, false] {
+                for alive in 1..most_alive(slots, few) {
+                    let left = offered_first(slots, alive, few);
+                    assert!(left + alive <= slots);
+                    for count in 1..=alive.min(most_freed) {
+                        assert!(left > 0, "{slots} slots, {alive} alive");
+                        assert_last_free_offers_all(slots, left, count);
+                    }
+                }
+            }
+        }
     }
 }

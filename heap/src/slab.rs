@@ -142,7 +142,7 @@ impl Heap {
             let after = before.wrapping_sub(count);
             self.settle_release(head, entry, before, after);
             if is_turn(before, after, few, || {
-                entry.slots(u32::from(self.page_shift))
+                (entry.slots(u32::from(self.page_shift)), entry.order())
             }) {
                 cold::look_after(
                     self,
@@ -413,6 +413,7 @@ impl Core {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::pages::WORD_ORDER;
 
     #[test]
     fn nothing_rare_is_missed() {
@@ -437,8 +438,8 @@ mod tests {
                     let is_rare = is_rare(before, count, turn_of(few));
                     seldom |= !is_rare;
                     // Of few slots, and of many.
-                    for slots in [1 << 8, 1 << 16] {
-                        let is_turn = is_turn(before, after, few, || slots);
+                    for slots in [1 << 8, 3276, 1 << 12, 1 << 13, 1 << 16] {
+                        let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
                         let is_asked = after == 0 || is_away || is_turn;
                         assert!(!is_asked || is_rare, "{before:#x} {count} {few} {slots}");
                     }

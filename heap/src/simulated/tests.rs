@@ -81,7 +81,8 @@ fn later_refills_in_an_aged_heap(least: u32, most: u32) -> Vec<u32> {
 
 #[test]
 fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
-    for (bytes, most) in [(16, 2), (256, 2), (512, 2), (1024, 5 * MULTIPROCESSORS / 2)] {
+    // Of 1 KiB a slab is used up by one launch: if its last free does not offer all of it there are 200.
+    for (bytes, most) in [(16, 2), (256, 2), (512, 2), (1024, MULTIPROCESSORS / 8)] {
         let refills = later_refills_in_an_aged_heap(bytes, bytes);
         assert!(
             refills.iter().all(|refills| *refills <= most),
@@ -93,12 +94,7 @@ fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
 #[test]
 fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
     let refills = later_refills_in_an_aged_heap(16, 64);
-    assert!(
-        refills
-            .iter()
-            .all(|refills| *refills <= MULTIPROCESSORS / 4),
-        "{refills:?}"
-    );
+    assert!(refills.iter().all(|refills| *refills <= 4), "{refills:?}");
 }
 
 #[test]
