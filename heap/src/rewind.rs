@@ -17,9 +17,9 @@
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
 //!
-//! What lives while a slab is rewound is not offered. Of a slab that is hardly larger than what a launch wants of it it is when its last is freed: the first rewinding leaves a number of units to
-//! which the use falls in a turn of whoever frees last, and who has rewound looks once more. For a launch with a single refill takes half as long again. Such are the slabs
-//! of which few slots are freed at once, and small ones of a heap whose pages are not plentiful.
+//! What lives while a slab is rewound is not offered. If the slab is *tight*, hardly larger than what a launch wants of it, all of it is offered when the last of that is freed: the first rewinding leaves a number of units to
+//! which the use falls in a turn of whoever frees last, and who has rewound looks once more. For a launch with a single refill takes half as long again. Taken for tight are slabs
+//! of which few slots are freed at once, and where pages are not plentiful those of 32 or 64 pages with at most [`TIGHT_SLOTS`] slots.
 
 use crate::hardened::Hardening;
 use crate::heap::Core;
@@ -60,7 +60,7 @@ const LEFT_SHARE: u32 = 4;
 const LASTING_SLOTS: u32 = 1 << 15;
 /// Slots of a slab, at most, that one launch of a million threads may use up.
 const TIGHT_SLOTS: u32 = 1 << 13;
-/// Orders of slabs that may be tight: a word of pages is the most that a used heap has for a burst, and whose blocks fill less than half of one gets a larger slab.
+/// Orders of slabs that may be tight though who frees many looks after them: a word of pages is the most that used heaps have for bursts, as a rule, and smaller slabs grow.
 const TIGHT_ORDERS: RangeInclusive<u32> = WORD_ORDER - 1..=WORD_ORDER;
 
 /// Whether `count` slots that are freed at once are few.
