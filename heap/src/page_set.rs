@@ -44,19 +44,15 @@ fn nth_bit(word: u64, index: u32) -> u32 {
 }
 
 /// What a set counts: its members, and above them how often memory that the set stands for became
-/// findable; and which stripes have such memory. Alone on a cache line.
+/// findable; and how many stripes have such memory. Alone on a cache line.
 #[repr(C, align(128))]
 pub struct SetState {
     word: DeviceAtomicU64,
     /// Of a class's set, stripes that have a slab of the class.
-    holders: DeviceAtomicU32,
+    pub(crate) holders: DeviceAtomicU32,
 }
 
 impl SetState {
-    /// Where the holders are counted, in bytes.
-    #[cfg(all(feature = "inspect", not(any(loom, shuttle, target_arch = "nvptx64"))))]
-    pub(crate) const HOLDERS_OFFSET: usize = core::mem::offset_of!(Self, holders);
-
     /// The state of a set whose members are `pages` pages.
     #[must_use]
     pub fn of(pages: u32) -> Self {

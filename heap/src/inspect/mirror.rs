@@ -76,7 +76,7 @@ pub(super) struct SetWords {
 
 const _: () = {
     assert!(size_of::<SetWords>() == size_of::<SetState>());
-    assert!(offset_of!(SetWords, holders) == SetState::HOLDERS_OFFSET);
+    assert!(offset_of!(SetWords, holders) == offset_of!(SetState, holders));
 };
 
 /// Mirrors [`Stripe`].
