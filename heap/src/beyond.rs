@@ -5,7 +5,7 @@ use crate::claim::Draw;
 use crate::class;
 use crate::counters::Failure;
 use crate::heap::Core;
-use crate::malloc::{Wish, whole_row};
+use crate::malloc::Wish;
 use crate::misuse::Misuse;
 use crate::nap::nap;
 use crate::ticket::Ticket;
@@ -27,7 +27,7 @@ struct Tried {
 
 impl Core {
     /// The rest of an allocation for lanes that came together, of which some group did not get a row of slots of its class: the
-    /// leader drew `drawn`, and has `won` of the row if that is one; in other lanes these
+    /// leader has drawn `drawn`, and got `won` of the row if that is one of its class; in other lanes these
     /// mean nothing. The other groups come along, since all have to.
     #[cold]
     #[inline(never)]
@@ -45,10 +45,7 @@ impl Core {
             let count = group.count_ones();
             // (Of a damaged word's row, of another class, too.)
             let was_tried = drawn.has_row(count) && (won != 0 || drawn.class() == wish.class());
-            if was_tried && won != whole_row(count) {
-                // Before lanes come together: as in `claim_row`.
-                (ticket, won) = self.claim_row_elsewhere(drawn, count, won);
-            } else if !was_tried && drawn.is_row() {
+            if drawn.is_row() && !was_tried {
                 (ticket, won) = self.claim_row(drawn, count);
             }
         }

@@ -1,4 +1,4 @@
-//! Turning the units that a group drew into blocks, where the fast path did not: rows that were cut short or found slots in use, and
+//! Turning the units that a group drew into blocks, where the fast path did not: rows that found slots in use or were cut short, and
 //! units that span several slots.
 //!
 //! A slab that had blocks when it was offered has units of several slots. Then each word's
@@ -40,6 +40,31 @@ impl Draw {
     }
 }
 
+/// What a group has that found slots in use where it drew a row: where the row is now, and which of its bits are the group's. One word, so that it travels in
+/// registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed(u64);
+
+#[allow(clippy::cast_possible_truncation, reason = "two halves")]
+impl Claimed {
+    /// A row that ends before slot `end`.
+    fn new(end: u32, won: u32) -> Self {
+        Self(u64::from(end) << 32 | u64::from(won))
+    }
+
+    /// The ticket of the row, of the slab that `drawn` is of.
+    #[inline(always)]
+    pub(crate) fn ticket(self, drawn: Ticket) -> Ticket {
+        drawn.with_left((self.0 >> 32) as i32)
+    }
+
+    /// The bits that were turned from 0 to 1, from the first on.
+    #[inline(always)]
+    pub(crate) fn won(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 impl Core {
     /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: the ticket of the row, perhaps
     /// another than that of the units, and which bits of it were turned from 0 to 1, from the first on. The
@@ -56,7 +81,8 @@ impl Core {
         if won != whole_row(drawn) {
             // Before the shuffle: no lane draws again while a unit that it lost still counts as a
             // slot in use. Others would find the slab full.
-            return self.claim_row_elsewhere(ticket, count, won);
+            let claimed = self.claim_row_elsewhere(ticket, count, won);
+            return (claimed.ticket(ticket), claimed.won());
         }
         (ticket, won)
     }
@@ -69,17 +95,12 @@ impl Core {
     /// first place to look at is the mirror of the row.
     #[cold]
     #[inline(never)]
-    pub(crate) fn claim_row_elsewhere(
-        &self,
-        ticket: Ticket,
-        count: u32,
-        won: u32,
-    ) -> (Ticket, u32) {
+    pub(crate) fn claim_row_elsewhere(&self, ticket: Ticket, count: u32, won: u32) -> Claimed {
         let (first, drawn) = ticket.row(count);
         let slots = self.plausible_slots(ticket_slab(ticket));
         if slots < first + drawn {
             // The stripe's word is damaged. The next attempt mends it.
-            return (ticket, won);
+            return Claimed::new(first + count, won);
         }
         let (mut place, mut won) = (first, won);
         if won == 0 {
@@ -97,8 +118,7 @@ impl Core {
         if won.count_ones() != drawn {
             self.give_back_units(ticket, drawn - won.count_ones());
         }
-        let left = (place + count).cast_signed();
-        (ticket.with_left(left), won)
+        Claimed::new(place + count, won)
     }
 
     /// Gives back units that found no slot.

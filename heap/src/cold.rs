@@ -5,6 +5,7 @@
 //! compiles a module as a whole instead, a kernel that calls `malloc` has as many registers as
 //! the deepest of these calls needs, or, under a limit, spills. What is measured is in `docs/performance.md`.
 
+use crate::claim::Claimed;
 use crate::entry::Entry;
 use crate::heap::{Heap, Mark};
 use crate::malloc::Wish;
@@ -23,6 +24,7 @@ macro_rules! cold {
 
 cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
+cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) -> Claimed);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(look_after: look_after(slab: Slab, used: u32, few: bool));

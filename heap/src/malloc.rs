@@ -3,7 +3,7 @@
 //! Lanes that want the same class of the same heap form a group. Its leader draws as many units
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
-//! two if the row crosses a word. If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
+//! two if the row crosses a word. If one of these slots is in use it looks for as many elsewhere in the slab ([`crate::claim`]). If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
 //! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
 //!
 //! The stripe only says where to look: a block belongs to
@@ -161,6 +161,15 @@ impl Heap {
             }
             if is_row {
                 (won, row) = self.claim_whole_row(drawn, count, slot_bytes);
+                // (Of a damaged word the class may be another.)
+                if row == 0 && drawn.class() == class {
+                    // Not all together out of line: that takes long, and here it is one of a warp's many groups.
+                    let claimed = cold::claim_elsewhere(self, drawn, count, won);
+                    (drawn, won) = (claimed.ticket(drawn), claimed.won());
+                    if won == whole_row(count) {
+                        row = self.row_address(drawn, count, slot_bytes).unwrap_or(0);
+                    }
+                }
             }
         }
         // What the leader's acquire saw, its mates see. And before the collectives, which cost lanes that are together a
@@ -200,16 +209,22 @@ impl Heap {
     /// the first on, and if all the address of the first block.
     #[inline(always)]
     fn claim_whole_row(&self, drawn: Ticket, count: u32, bytes: u32) -> (u32, u64) {
-        let first = drawn.left().cast_unsigned() - count;
-        let offset =
-            (u64::from(drawn.page()) << self.page_shift) + u64::from(first) * u64::from(bytes);
-        if offset + u64::from(count) * u64::from(bytes) > self.capacity {
+        let Some(address) = self.row_address(drawn, count, bytes) else {
             // The stripe's word is damaged.
             return (0, 0);
-        }
-        let won = self.claim_bits(drawn.page(), first, count);
-        let all = won == whole_row(count);
-        (won, if all { self.base + offset } else { 0 })
+        };
+        let won = self.claim_bits(drawn.page(), first_of_row(drawn, count), count);
+        (won, if won == whole_row(count) { address } else { 0 })
+    }
+
+    /// Address of the first of the `count` slots of `bytes` bytes of a row, if it lies in the heap.
+    #[inline(always)]
+    fn row_address(&self, drawn: Ticket, count: u32, bytes: u32) -> Option<u64> {
+        let first = first_of_row(drawn, count);
+        let offset =
+            (u64::from(drawn.page()) << self.page_shift) + u64::from(first) * u64::from(bytes);
+        (offset + u64::from(count) * u64::from(bytes) <= self.capacity)
+            .then_some(self.base + offset)
     }
 
     /// Sets the bits of `drawn` slots from `first` on, 1 to 32; gives those that it turned from 0 to 1, from the first on.
@@ -265,6 +280,12 @@ impl Core {
             _ => self.malloc_run(mark, bytes, alignment),
         }
     }
+}
+
+/// The first of the `count` slots of a row.
+#[inline(always)]
+fn first_of_row(drawn: Ticket, count: u32) -> u32 {
+    drawn.left().cast_unsigned() - count
 }
 
 /// All bits of a row of `count` slots, 1 to 32.
