@@ -272,17 +272,23 @@ impl Core {
     /// Takes the largest aligned block of `2^least` to `2^most` pages of some words that it reads: its first page and its order. Of several words that have one
     /// of that size, it takes that of the word whose largest block is the smallest, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
     ///
-    /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before. But what
+    /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before,
+    /// but that in the first `insists` of them only as large a block as wished will do. What
     /// would break a larger block is looked on for: blocks for bursts would soon be gone, and later refills wait for those longer.
     #[inline(never)]
-    pub(crate) fn take_best_block(&self, sizes: (u32, u32), near: u32) -> Option<(u32, u32)> {
+    pub(crate) fn take_best_block(
+        &self,
+        sizes: (u32, u32),
+        near: u32,
+        insists: u32,
+    ) -> Option<(u32, u32)> {
         let pages = self.free_pages();
         let count = pages.word_count();
         let wished = sizes.1.min(WORD_ORDER);
         let apart = (count / AT_ONCE).max(1);
         let mut first = near / WORD_PAGES;
         let (mut best, mut found) = (None, 0);
-        for round in 0..ROUNDS {
+        for round in 0..ROUNDS + insists {
             let place = |number: u32| {
                 let place = first + number * apart;
                 place.min(place.wrapping_sub(count))
@@ -297,11 +303,11 @@ impl Core {
                 (best, found) = (Some(place(number)), order);
             }
             let may_be_taken = found <= wished || round >= ROUNDS_TO_SPARE;
-            if best.is_some() && found + round >= wished && may_be_taken {
+            if best.is_some() && found + round.saturating_sub(insists) >= wished && may_be_taken {
                 break;
             }
             // Between those that were read.
-            first += (apart / ROUNDS).max(1);
+            first += (apart / (ROUNDS + insists)).max(1);
         }
         take_largest(&pages, best?, sizes, near)
     }

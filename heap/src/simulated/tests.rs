@@ -92,6 +92,16 @@ fn a_launch_that_is_repeated_is_seldom_refilled_in_an_aged_heap() {
 }
 
 #[test]
+fn a_burst_soon_has_slabs_as_large_as_it_wishes_in_an_aged_heap() {
+    let mut gpu = Gpu::new(7);
+    gpu.age();
+    let refills = gpu.refills_of_launches(&vec![1024; THREADS], FIRST);
+    // If who has outgrown a slab is content with half of what it wishes after eight words it is 140.
+    let later: u32 = refills[3..].iter().sum();
+    assert!(later <= 50, "{refills:?}");
+}
+
+#[test]
 fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
     let refills = later_refills_in_an_aged_heap(16, 64);
     assert!(refills.iter().all(|refills| *refills <= 4), "{refills:?}");
