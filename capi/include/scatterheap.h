@@ -7,7 +7,7 @@
  *
  * Words:
  *   heap       Memory of one device from which threads of kernels allocate blocks, without the host.
- *   handle     A heap as kernels take it: 80 bytes, copies of which are the same heap.
+ *   handle     A heap as kernels take it: 88 bytes, copies of which are the same heap.
  *   resource   What hands out memory of one device. All functions may be called from many threads at once.
  *   stream     A CUstream (the same as a cudaStream_t) of the device's primary context, which is that of the CUDA
  *              runtime; NULL is the default stream. It must not be destroyed before the resource. A block is for work
@@ -81,7 +81,7 @@ typedef struct scatterheap_heap scatterheap_heap;
 
 /* A heap as kernels take it in their arguments. Nothing in it is for others. */
 typedef struct scatterheap_handle {
-    uint64_t words[10];
+    uint64_t words[11];
 } scatterheap_handle;
 
 /* How full a heap is. Sizes are in bytes. */

@@ -97,6 +97,12 @@ impl Default for Figures {
     }
 }
 
+// What the header says, as for the structures of heaps.
+const _: () = {
+    assert!(size_of::<Figures>() == 128);
+    assert!(size_of::<Place>() == 24);
+};
+
 /// A place in a resource's memory: `scatterheap_place` in the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

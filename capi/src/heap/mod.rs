@@ -20,6 +20,14 @@ use std::sync::Arc;
 /// A heap, as kernels take it in their arguments: `scatterheap_handle` in the header.
 pub type HeapHandle = scatterheap_heap::Heap;
 
+// What the header says. A structure that is smaller there is written beyond its end here. That the header's have these sizes is asserted where it is
+// compiled, in `library/tests/programs/interface.c`.
+const _: () = {
+    assert!(size_of::<HeapHandle>() == 88);
+    assert!(size_of::<Occupancy>() == 96);
+    assert!(size_of::<Block>() == 16);
+};
+
 /// A heap on a device.
 #[derive(Debug)]
 pub struct DeviceHeap(Heap);

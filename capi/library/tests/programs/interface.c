@@ -22,6 +22,12 @@ static int said(const char *word) {
     return 0;
 }
 
+/* Whether the structures are as large as the library, which asserts the same of its own, takes them to be. */
+static void sizes(void) {
+    EXPECT(sizeof(scatterheap_handle) == 88 && sizeof(scatterheap_occupancy) == 96 && sizeof(scatterheap_block) == 16);
+    EXPECT(sizeof(scatterheap_statistics) == 128 && sizeof(scatterheap_place) == 24);
+}
+
 static void blocks(const char *device) {
     scatterheap_resource *memory = scatterheap_create(device, "statistics,tracking,limit=64MiB,caching");
     EXPECT(memory != NULL);
@@ -147,12 +153,12 @@ static void torch(void) {
 }
 
 static void heaps(const char *device) {
-    EXPECT(sizeof(scatterheap_handle) == 80 && sizeof(scatterheap_occupancy) == 96 && sizeof(scatterheap_block) == 16);
     scatterheap_heap *heap = scatterheap_heap_create(device, "1MiB,max=64MiB,count-bytes");
     EXPECT(heap != NULL);
-    scatterheap_handle first, second;
-    memset(&first, 0, sizeof first);
-    EXPECT(scatterheap_heap_handle(heap, &first) == 0 && first.words[0] != 0);
+    /* Nothing is written beyond a handle. */
+    scatterheap_handle handles[3];
+    memset(handles, 0, sizeof handles);
+    EXPECT(scatterheap_heap_handle(heap, &handles[0]) == 0 && handles[0].words[0] != 0 && handles[1].words[0] == 0);
     scatterheap_occupancy occupancy;
     EXPECT(scatterheap_heap_snapshot(heap, &occupancy) == 0);
     /* GPUs map memory in pieces, of 2 MiB for one. */
@@ -167,7 +173,8 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_blocks(heap, NULL, 0) == 0);
     EXPECT(scatterheap_heap_check(heap) == 0);
     EXPECT(scatterheap_heap_reset(heap) == 0);
-    EXPECT(scatterheap_heap_handle(heap, &second) == 0 && memcmp(&first, &second, sizeof first) != 0);
+    EXPECT(scatterheap_heap_handle(heap, &handles[1]) == 0 && handles[2].words[0] == 0);
+    EXPECT(memcmp(&handles[0], &handles[1], sizeof handles[0]) != 0);
     EXPECT(scatterheap_heap_save(heap, "/no/such/directory/file") == -1 && said("/no/such/directory/file"));
     EXPECT(scatterheap_heap_save(heap, NULL) == -1 && said("NULL"));
     EXPECT(scatterheap_heap_handle(heap, NULL) == -1 && said("NULL"));
@@ -187,6 +194,7 @@ int main(int count, char **arguments) {
     printf("scatterheap %s, %d GPUs, on %s\n", scatterheap_version(), scatterheap_gpu_count(), device);
     EXPECT(strcmp(scatterheap_last_error(), "") == 0);
     if (strncmp(device, "cpu", 3) == 0) setenv("SCATTERHEAP_DEVICE", device, 1);
+    sizes();
     blocks(device);
     peak(device);
     misuse(device);
