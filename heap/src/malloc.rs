@@ -3,7 +3,7 @@
 //! Lanes that want the same class of the same heap form a group. Its leader draws as many units
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
-//! two if the row crosses a word. If one of these slots is in use it looks for as many elsewhere in the slab ([`crate::claim`]). If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
+//! two if the row crosses a word. If all of these slots are in use it looks for as many elsewhere in the slab ([`crate::claim`]). If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
 //! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
 //!
 //! The stripe only says where to look: a block belongs to

@@ -41,9 +41,6 @@ const PART_OF_ALL_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
-/// Rounds in which a burst that has outgrown its slab looks for nothing smaller than it wishes for. Else it is back in the next launch: of the words of an
-/// aged heap one in ten is free, and where each stripe wants one, soon one in forty.
-const ROUNDS_OF_OUTGROWN: u32 = 24;
 /// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
 const SLABS_OF_BURST_LOG2: u32 = 2;
 
@@ -133,11 +130,8 @@ impl Core {
             let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted))
         } else {
-            let insists = if hints.outgrown && hints.burst {
-                ROUNDS_OF_OUTGROWN
-            } else {
-                0
-            };
+            // Else it is back in the next launch: of the words of an aged heap one in ten is free, and where each stripe wants one, soon one in forty.
+            let insists = hints.outgrown && hints.burst;
             self.take_best_block(sizes, near, insists)
         };
         if let Some((page, order)) = block {
@@ -236,7 +230,7 @@ impl Core {
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), hints);
             let near = self.scatter(class, order, hints);
-            let block = self.take_best_block((order, order), near, 0);
+            let block = self.take_best_block((order, order), near, false);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
             }

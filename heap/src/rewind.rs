@@ -102,7 +102,7 @@ pub(crate) fn is_turn(
     }
     let (slots, order) = slots_and_order();
     let is_time = passed >> turn_log2(slots) != 0;
-    // It may be what was offered again, of which nothing lives: then it fell to just that many, a multiple of the last turn.
+    // It may be what was offered again of a tight slab, of which nothing lives: then it fell to just that many, a multiple of the last turn.
     let may_be_left = || {
         let last_turn = 1 << last_turn_log2(slots);
         (few || may_be_tight(slots, order))
