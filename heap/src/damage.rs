@@ -7,7 +7,7 @@
 use crate::counters::Failure;
 use crate::entry::{Entry, Kind};
 use crate::heap::Core;
-use crate::slab::Slab;
+use crate::slab::{Slab, USE};
 
 /// Binary logarithm of how often a request searches in vain before it concludes that the heap is
 /// damaged.
@@ -27,14 +27,16 @@ impl Core {
         self.plausible_slots(slab) > 0
     }
 
-    /// Slots of a slab that the metadata tell of; none if it does not lie in the heap.
+    /// Slots of a slab that the metadata tell of; none if it does not lie in the heap, or has more than can be counted.
     pub(crate) fn plausible_slots(&self, slab: Slab) -> u32 {
         let layout = self.layout();
         let is_inside = slab.order() <= layout.max_order
             && slab.page() & (slab.pages() - 1) == 0
             && slab.page() + slab.pages() <= layout.page_count
             && slab.class() < layout.class_count;
-        if is_inside { self.slots(slab) } else { 0 }
+        let slots = if is_inside { self.slots(slab) } else { 0 };
+        // Only of a damaged order. The units of a stripe would wrap around.
+        if slots <= USE / 2 { slots } else { 0 }
     }
 
     /// Counts metadata that cannot be, come upon for a request of a class, or at the class count for a
@@ -75,5 +77,31 @@ impl Core {
         entry == Entry::run(pages).marked(self.mark())
             && pages != 0
             && pages <= self.layout().page_count - page
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::layout::{Layout, MAX_CAPACITY, MIN_CAPACITY};
+
+    #[test]
+    fn slabs_that_heaps_have_are_plausible_and_those_whose_units_would_wrap_are_not() {
+        for capacity in [MIN_CAPACITY, 1 << 30, 16 << 30, 128 << 30, MAX_CAPACITY] {
+            let layout = Layout::new(capacity, 132).expect("in bounds");
+            // Nothing is read but the shape.
+            let core = Core::new(layout, 1 << 40, 1 << 41, 0);
+            for class in 0..layout.class_count {
+                let info = layout.class_info(class);
+                for order in info.least_order..=info.largest_order {
+                    assert!(
+                        core.is_plausible(Slab::new(0, class, order)),
+                        "{capacity} {class} {order}"
+                    );
+                }
+            }
+            let largest = Slab::new(0, 0, layout.max_order);
+            assert!(core.plausible_slots(largest) <= USE / 2, "{capacity}");
+        }
     }
 }

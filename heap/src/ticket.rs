@@ -43,9 +43,6 @@ impl Ticket {
     /// The request cannot be met. No stripe ever holds this word.
     pub const EXHAUSTED: Self = Self(u64::MAX);
 
-    /// The most units that a stripe can have left. Of a slab with more slots its word is damaged.
-    pub const MOST_UNITS: u32 = (1 << 24) - 1;
-
     /// A stripe that has `left` units of a slab.
     #[must_use]
     pub const fn new(class: u32, page: u32, order: u32, density: u32, left: i32) -> Self {
