@@ -42,11 +42,19 @@ unsafe fn allocate(heap: &Heap, choice: u64, bytes: u64, counts: &mut Counts) ->
         }
         _ => {
             let block = heap.malloc(bytes.div_ceil(3));
+            // All of it, not only what was asked for: so much is copied, and tools report what is read before it is written.
+            let usable = heap.usable_size(block);
+            // SAFETY: the block is this thread's, and has so many bytes; none if it is NULL.
+            unsafe { pattern::fill(block, usable, choice) };
             // SAFETY: the block is this thread's.
             let resized = unsafe { heap.realloc(block, bytes) };
-            if resized.is_null() && !block.is_null() {
-                // SAFETY: a failed realloc leaves the block.
+            if resized.is_null() {
+                // SAFETY: a failed realloc leaves the block; NULL is nothing to free.
                 unsafe { heap.free(block) };
+            } else if usable <= bytes {
+                // SAFETY: the block has `bytes` bytes.
+                let kept = unsafe { pattern::is_intact(resized, usable, choice) };
+                counts.add(Count::Corrupt, u64::from(!kept));
             }
             resized
         }

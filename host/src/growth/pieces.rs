@@ -135,8 +135,8 @@ impl Pieces {
             .clamp(1, self.layout.page_count)
     }
 
-    /// Maps what the device asked for, if it asked for more than there is: at least twice of what
-    /// there is. Gives whether it did.
+    /// Maps what the device asked for, if it asked for more than there is: so much that there is twice as much, if it is to be had. Gives whether
+    /// the device had asked.
     ///
     /// `prepare` is given the new pages, first and count, before the device knows of them.
     pub fn serve_request(&self, prepare: &Prepare) -> Result<bool> {
@@ -151,10 +151,7 @@ impl Pieces {
             return Ok(false);
         }
         let doubled = state.pages.saturating_mul(2).min(self.layout.page_count);
-        let mut mapped = self.map_to(&mut state, request.max(doubled), prepare);
-        if mapped.is_err() && request < doubled {
-            mapped = self.map_to(&mut state, request, prepare);
-        }
+        let mapped = self.map_what_there_is(&mut state, (request, doubled), prepare);
         if let Err(error) = &mapped {
             state.failure = Some(error.to_string());
             if self.range.is_alive() {
@@ -182,6 +179,28 @@ impl Pieces {
             });
         }
         self.map_to(&mut state, self.pages_for(asked), prepare)
+    }
+
+    /// Maps one piece behind the others, so that `most` pages have memory; if there is not so much, half of what lacks, and so on, but
+    /// at least `least` pages.
+    ///
+    /// So a heap that may be larger than the device takes a few pieces to its end. With as little as each request needs it would be thousands: each
+    /// takes milliseconds to map beside a kernel.
+    fn map_what_there_is(
+        &self,
+        state: &mut State,
+        (least, most): (u32, u32),
+        prepare: &Prepare,
+    ) -> Result<()> {
+        let mut pages = least.max(most);
+        loop {
+            match self.map_to(state, pages, prepare) {
+                Err(Error::OutOfMemory { .. }) if pages > least => {
+                    pages = least.max(state.pages + (pages - state.pages) / 2);
+                }
+                mapped => return mapped,
+            }
+        }
     }
 
     /// Maps one piece behind the others, so that at least `pages` pages have memory.
@@ -235,5 +254,49 @@ impl Pieces {
             state.pieces.pop();
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Pieces of a heap of 1 GiB at most, and 16 MiB at first.
+    fn pieces(device: &Device) -> Pieces {
+        let plan = Plan {
+            capacity: 16 << 20,
+            patience: Duration::ZERO,
+            live: false,
+        };
+        let layout = Layout::new(1 << 30, 4).expect("1 GiB is a heap");
+        Pieces::new(device, layout, plan).expect("16 MiB are there")
+    }
+
+    #[test]
+    fn all_that_a_device_has_is_mapped_in_few_pieces() {
+        let device = Device::cpu();
+        let pieces = pieces(&device);
+        let end = pieces.pages_for(700 << 20);
+        let prepare = |first, count| {
+            let lacks = first + count > end;
+            let error = Error::OutOfMemory { asked: 0, free: 0 };
+            if lacks { Err(error) } else { Ok(()) }
+        };
+        let mut state = pieces.state();
+        // As a kernel that runs asks: for one page more each time.
+        while state.pages < end {
+            let doubled = (state.pages * 2).min(pieces.layout.page_count);
+            let wanted = (state.pages + 1, doubled);
+            pieces
+                .map_what_there_is(&mut state, wanted, &prepare)
+                .expect("a page is left");
+        }
+        let count = state.pieces.len();
+        assert!((8..20).contains(&count), "{count} pieces");
+        let wanted = (end + 1, pieces.layout.page_count);
+        pieces
+            .map_what_there_is(&mut state, wanted, &prepare)
+            .expect_err("nothing is left");
+        assert_eq!((state.pages, state.pieces.len()), (end, count));
     }
 }
