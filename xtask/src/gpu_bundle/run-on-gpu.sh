@@ -27,7 +27,8 @@ set -uo pipefail
 
 threads=1048576
 heap=16GiB
-grown=100GiB
+# In MiB.
+grown=102400
 tries=100000000
 soak_pairs=${SOAK_PAIRS:-100000000000}
 soak_seconds=${SOAK_SECONDS:-600}
@@ -41,7 +42,7 @@ for argument in "$@"; do
       quick=yes
       threads=65536
       heap=1GiB
-      grown=4GiB
+      grown=4096
       tries=1000000
       soak_pairs=${SOAK_PAIRS:-100000000}
       soak_seconds=${SOAK_SECONDS:-30}
@@ -176,8 +177,12 @@ if wanted hardened; then
     ${quick:+--quick}
 fi
 if wanted growth; then
-  # From 64 MiB to as much as is said, in one kernel: exhaust fills it wholly.
-  both growth-live stress exhaust mixed --threads "$threads" --heap 64MiB --max-heap "$grown" --growth live
+  # From 64 MiB to as much as is said, in one kernel: exhaust fills it wholly. But not all memory: what the workloads note lies beside the heap.
+  if [[ $device == cuda:* && -x $(type -P nvidia-smi) ]]; then
+    free=$(nvidia-smi --id="${device#cuda:}" --query-gpu=memory.free --format=csv,noheader,nounits)
+    ((free / 4 * 3 >= grown)) || grown=$((free / 4 * 3))
+  fi
+  both growth-live stress exhaust mixed --threads "$threads" --heap 64MiB --max-heap "${grown}MiB" --growth live
   both growth-between stress mixed --threads "$threads" --heap 64MiB --max-heap "$heap" --growth between-launches
 fi
 if wanted litmus; then
