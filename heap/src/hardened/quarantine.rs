@@ -17,9 +17,9 @@ use simt::time;
 
 /// Nanoseconds between the first two looks while blocks are on their way out of the ring.
 const NAP: u32 = 200;
-/// Looks after which who waits for blocks on their way searches again: some 50 milliseconds on a GPU.
-/// (Under exploration at once: a look is not worth a schedule.)
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
+/// Looks after which who waits for blocks on their way searches again: never, since each that arrives is counted. (Under exploration at once: a look is
+/// not worth a schedule.)
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { u32::MAX };
 
 impl Heap {
     /// Gives back one thread's share of what is in the quarantine.
@@ -101,8 +101,8 @@ impl Core {
         }
     }
 
-    /// Waits until as many exchanges are done as had begun, at most for a while; false if the caller, who has looked `vain` times in vain, must
-    /// conclude that it would wait for ever.
+    /// Waits until as many exchanges are done as had begun; false if the caller, who has looked `vain` times in vain, must
+    /// conclude that it would wait for ever. Who has begun one waits for nobody.
     fn await_drains(&self, begun: u64, vain: &mut u32) -> bool {
         for look in 0..LOOKS {
             // Also if it need not wait: of damaged counts there may be more done than begun.
