@@ -183,18 +183,49 @@ fn module(sources: &'static [KernelSource], capability: (u32, u32)) -> &'static 
         .ptx
 }
 
-/// The opcodes of a piece of PTX, such as `atom.acquire.gpu.global.add.u64`, in order.
-fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
+/// The instructions of a piece of PTX, each by its words, in order.
+fn instructions(ptx: &str) -> impl Iterator<Item = Vec<&str>> {
     ptx.lines()
         .map(|line| line.split("//").next().unwrap_or_default())
         // Inline assembly puts several instructions into one line.
         .flat_map(|line| line.split([';', '{', '}']))
-        .filter_map(|instruction| {
-            instruction
-                .split_whitespace()
-                .find(|word| !word.starts_with('@') && !word.ends_with(':'))
+        .map(|instruction| {
+            let words = instruction.split([' ', '\t', ',']);
+            let words = words.filter(|word| !word.is_empty());
+            words
+                .skip_while(|word| word.starts_with('@') || word.ends_with(':'))
+                .collect::<Vec<_>>()
         })
-        .filter(|word| word.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter(|words| {
+            let opcode = words.first();
+            opcode
+                .is_some_and(|opcode| opcode.starts_with(|first: char| first.is_ascii_lowercase()))
+        })
+}
+
+/// The opcodes of a piece of PTX, such as `atom.acquire.gpu.global.add.u64`, in order.
+fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
+    instructions(ptx).map(|words| words[0])
+}
+
+/// Collectives of a function whose mask is what `activemask` gave: ptxas takes that for the same in all lanes that come together
+/// (see `simt::warp::own_mask`).
+fn collectives_of_others(function: &str) -> Vec<String> {
+    let mut taken = BTreeSet::new();
+    let mut found = Vec::new();
+    for words in instructions(function) {
+        let opcode = words[0];
+        let copies = opcode.starts_with("mov.") && words.len() == 3 && taken.contains(words[2]);
+        if copies || opcode.starts_with("activemask") {
+            taken.insert(words[1]);
+        }
+        let mask = words.last().expect("an instruction has words");
+        let is_collective = opcode.contains(".sync");
+        if is_collective && taken.contains(mask) {
+            found.push(words.join(" "));
+        }
+    }
+    found
 }
 
 /// What is wrong with an opcode that touches memory other threads touch, if anything is.
@@ -370,16 +401,17 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 /// for one `malloc` and one `free`, which have code of their own for whole warps that want the same or whose blocks are in one word, from `sm_80` on.
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
-    ("match.any.sync.", 2, 2),
-    ("shfl.sync.", 6, 4),
-    ("vote.sync.", 2, 6),
-    ("bar.warp.sync", 3, 4),
+    ("match.any.sync.", 1, 2),
+    ("shfl.sync.", 4, 4),
+    ("vote.sync.", 1, 6),
+    ("bar.warp.sync", 2, 4),
     ("redux.sync.or.", 0, 2),
 ];
 
-/// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
+/// The same for functions out of line: `malloc` of a part of a warp, a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
 /// together (whole warps, and parts of one) and what repeats it (these, and single lanes).
-const OUT_OF_LINE: [[usize; 6]; 4] = [
+const OUT_OF_LINE: [[usize; 6]; 5] = [
+    [0, 1, 2, 1, 1, 0],
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 8, 4, 4, 0],
@@ -429,6 +461,36 @@ fn collectives_are_not_multiplied() {
         }
     }
     assert!(seen > 20, "only {seen} functions call malloc or free");
+}
+
+#[test]
+fn the_scanner_finds_masks_that_are_not_the_lanes_own() {
+    let ptx = |mask: &str| {
+        format!(
+            "activemask.b32 %r1;\n{{ .reg .b32 lane; mov.u32 lane, %lanemask_eq; or.b32 %r3, %r1, lane; }}\n\
+             mov.b32 \t%r2, %r1;\nbar.warp.sync {mask};\nshfl.sync.idx.b32 %r5, %r4, 0, 31, {mask};\n\
+             {{ .reg .pred p; setp.ne.u32 p, %r5, 0; vote.sync.ballot.b32 %r6, p, {mask}; }}"
+        )
+    };
+    assert_eq!(collectives_of_others(&ptx("%r3")), Vec::<String>::new());
+    assert_eq!(collectives_of_others(&ptx("-1")), Vec::<String>::new());
+    for mask in ["%r1", "%r2"] {
+        assert_eq!(collectives_of_others(&ptx(mask)).len(), 3, "{mask}");
+    }
+}
+
+#[test]
+fn lanes_of_a_part_of_a_warp_have_masks_of_their_own() {
+    let mut seen = 0;
+    for (name, sources) in MODULES {
+        for function in functions(module(sources, (8, 0))) {
+            let head = function.lines().next().unwrap_or_default();
+            let found = collectives_of_others(function);
+            assert_eq!(found, Vec::<String>::new(), "in {head} of the {name}");
+            seen += function.matches("%lanemask_eq").count();
+        }
+    }
+    assert!(seen > 20, "only {seen} masks");
 }
 
 /// By the number of its block a warp has a stripe, whatever the grid's shape.

@@ -23,6 +23,7 @@ macro_rules! cold {
 }
 
 cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
+cold!(malloc_of_part: malloc_of_part(wish: Wish, bytes: u64, lanes: u32) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) -> Claimed);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);

@@ -18,7 +18,7 @@ use crate::heap::{Core, Heap, Mark, block_of_leader};
 use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
-use simt::lanes::Lanes;
+use simt::lanes::{Lanes, Part};
 use simt::{warp, with_active_lanes};
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
@@ -119,18 +119,25 @@ impl Heap {
         self.malloc_slot(slot, bytes)
     }
 
-    /// Allocates a slot for a request of `bytes`.
+    /// Allocates a slot for a request of `bytes`. Parts of warps do so out of line: else all that follows is twice in every kernel, and what
+    /// collectives of a mask take does not fit its registers.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
-        with_active_lanes!(lanes => {
-            let group = lanes.match_any_u64(self.group_key(slot.wish));
-            if lanes.is_whole_warp(group) {
-                // The same with a constant, which spares a tenth of the instructions.
-                self.malloc_together(lanes, u32::MAX, slot, bytes)
-            } else {
-                self.malloc_together(lanes, group, slot, bytes)
-            }
-        })
+        with_active_lanes!(
+            lanes => self.malloc_in_groups(lanes, slot, bytes),
+            part lanes => cold::malloc_of_part(self, slot.wish, bytes, lanes.mask())
+        )
+    }
+
+    #[inline(always)]
+    fn malloc_in_groups(&self, lanes: impl Lanes, slot: Slot, bytes: u64) -> *mut u8 {
+        let group = lanes.match_any_u64(self.group_key(slot.wish));
+        if lanes.is_whole_warp(group) {
+            // The same with a constant, which spares a tenth of the instructions.
+            self.malloc_together(lanes, u32::MAX, slot, bytes)
+        } else {
+            self.malloc_together(lanes, group, slot, bytes)
+        }
     }
 
     /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have what they
@@ -267,6 +274,17 @@ impl Core {
         } else {
             self.hardened_malloc(mark, bytes, alignment, site, false)
         }
+    }
+
+    /// Allocates slots for requests of the lanes of a mask, which are a part of a warp and came together; the caller wants `bytes`.
+    #[inline(never)]
+    pub(crate) fn malloc_of_part(&self, wish: Wish, bytes: u64, lanes: u32) -> *mut u8 {
+        let slot = Slot {
+            wish,
+            bytes: class::slot_bytes(wish.class()),
+            stripes: self.stripes_of(wish.class()),
+        };
+        self.malloc_in_groups(Part(lanes), slot, bytes)
     }
 
     /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.

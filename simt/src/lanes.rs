@@ -155,20 +155,26 @@ impl Lanes for Single {
 }
 
 /// Evaluates an expression with a variable that is the active lanes: a [`Whole`](crate::lanes::Whole),
-/// [`Single`](crate::lanes::Single) or [`Part`](crate::lanes::Part) of a warp.
+/// [`Single`](crate::lanes::Single) or [`Part`](crate::lanes::Part) of a warp; or, for a part, another expression.
 #[macro_export]
 macro_rules! with_active_lanes {
-    ($lanes:ident => $expression:expr) => {{
-        let active = $crate::warp::active_mask();
+    ($lanes:ident => $expression:expr) => {
+        $crate::with_active_lanes!($lanes => $expression, part $lanes => $expression)
+    };
+    ($lanes:ident => $expression:expr, part $part:ident => $other:expr) => {{
+        let active = $crate::warp::converged();
         if active == u32::MAX {
             let $lanes = $crate::lanes::Whole;
             $expression
-        } else if active & active.wrapping_sub(1) == 0 {
-            let $lanes = $crate::lanes::Single(active);
-            $expression
         } else {
-            let $lanes = $crate::lanes::Part(active);
-            $expression
+            let active = $crate::warp::own_mask(active);
+            if active & active.wrapping_sub(1) == 0 {
+                let $lanes = $crate::lanes::Single(active);
+                $expression
+            } else {
+                let $part = $crate::lanes::Part(active);
+                $other
+            }
         }
     }};
 }

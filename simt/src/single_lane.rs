@@ -16,8 +16,13 @@ pub fn opaque(value: u32) -> u32 {
 }
 
 #[inline(always)]
-pub fn active_mask() -> u32 {
+pub fn converged() -> u32 {
     1
+}
+
+#[inline(always)]
+pub fn own_mask(mask: u32) -> u32 {
+    mask
 }
 
 #[inline(always)]

@@ -42,12 +42,32 @@ pub fn opaque(value: u32) -> u32 {
     backend::warp::opaque(value)
 }
 
-/// Some set of lanes that are converged with the caller, the caller among them.
+/// Some set of lanes that are converged with the caller, the caller among them: a mask for collectives.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn active_mask() -> u32 {
-    backend::warp::active_mask()
+    own_mask(converged())
+}
+
+/// [`active_mask`] before [`own_mask`]: to be compared at once, not for collectives.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn converged() -> u32 {
+    backend::warp::converged()
+}
+
+/// The same mask, in which the caller must be, for collectives of some lanes of a warp.
+///
+/// ptxas takes what `activemask` gives for the same in all lanes that execute an instruction together, and asks one of them whether all of its mask are
+/// there. But where lanes diverged, and call the same function again and again, those of one mask come together with those of another: then
+/// some go on without their mates, who wait for ever (seen on an H100, driver 580.159). Of a mask that depends on the lane it knows that it may
+/// differ, and asks each.
+#[inline(always)]
+#[must_use]
+pub fn own_mask(mask: u32) -> u32 {
+    backend::warp::own_mask(mask)
 }
 
 /// Waits for all lanes of `mask`, and makes what each wrote before visible to the others after.

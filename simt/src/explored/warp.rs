@@ -2,7 +2,7 @@
 //!
 //! Loom: a warp of one lane. Shuttle: each lane is a task, and a masked collective is a
 //! rendezvous: it waits until every lane of its mask has come, then all get every lane's value.
-//! [`active_mask`] closes its group at a moment that the schedule chooses, so it gives *some*
+//! [`converged`] closes its group at a moment that the schedule chooses, so it gives *some*
 //! group with the caller in it, as the hardware does; lanes that have ended are in no group.
 //!
 //! What the PTX ISA leaves undefined is a panic here: a caller outside its own mask, lanes of a
@@ -49,7 +49,7 @@ mod emulated {
     struct Meetings {
         /// Collectives that wait for lanes, by their masks.
         open: BTreeMap<u32, Meeting>,
-        /// Groups that `active_mask` gathers, by the place that calls it.
+        /// Groups that `converged` gathers, by the place that calls it.
         gathering: BTreeMap<(&'static str, u32, u32), u32>,
         /// What each lane is to be given when it wakes.
         values: [Option<Values>; LANES],
@@ -195,8 +195,12 @@ mod emulated {
         value
     }
 
+    pub fn own_mask(mask: u32) -> u32 {
+        mask
+    }
+
     #[track_caller]
-    pub fn active_mask() -> u32 {
+    pub fn converged() -> u32 {
         let Some((warp, lane)) = current() else {
             return 1;
         };

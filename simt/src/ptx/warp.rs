@@ -27,11 +27,26 @@ pub fn opaque(value: u32) -> u32 {
 }
 
 #[inline(always)]
-pub fn active_mask() -> u32 {
+pub fn converged() -> u32 {
     let mask: u32;
     // SAFETY: reads the set of converged lanes.
     unsafe { asm!("activemask.b32 {0};", out(reg32) mask, options(nostack)) };
     mask
+}
+
+#[inline(always)]
+pub fn own_mask(mask: u32) -> u32 {
+    let own: u32;
+    // SAFETY: reads a special register. Not `pure`: it is to be done where it stands, while the mask is that of all lanes that are here.
+    unsafe {
+        asm!(
+            "{{ .reg .b32 lane; mov.u32 lane, %lanemask_eq; or.b32 {own}, {mask}, lane; }}",
+            own = out(reg32) own,
+            mask = in(reg32) mask,
+            options(nostack)
+        );
+    }
+    own
 }
 
 #[inline(always)]
