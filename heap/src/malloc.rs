@@ -129,6 +129,7 @@ impl Heap {
         )
     }
 
+    /// The lanes that want the same form a group.
     #[inline(always)]
     fn malloc_in_groups(&self, lanes: impl Lanes, slot: Slot, bytes: u64) -> *mut u8 {
         let group = lanes.match_any_u64(self.group_key(slot.wish));

@@ -89,7 +89,7 @@ impl Lanes for Whole {
     }
 }
 
-/// The lanes of a mask.
+/// The lanes of a mask, which must be the caller's [own](warp::own_mask).
 #[derive(Clone, Copy, Debug)]
 pub struct Part(pub u32);
 

@@ -15,7 +15,8 @@
 //!   ordering and scope.
 //! - Every collective takes the mask of the lanes that take part, and every lane of the mask must
 //!   call it with the same mask. [`warp::active_mask`] may return any converged subset: call it
-//!   once and use that mask for each collective that follows.
+//!   once and use that mask for each collective that follows. On a GPU a mask that is not that of a whole warp must
+//!   be the lane's own ([`warp::own_mask`]), which that of `active_mask` is.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
