@@ -1,6 +1,6 @@
 //! Heaps that grow: memory is mapped behind reserved addresses, so that blocks stay where they are.
 //!
-//! The heap is laid out for the most that it may have; memory is mapped in pieces that double, when
+//! The heap is laid out for the most that it may have; memory is mapped in pieces that double, and near the end of the device's memory halve, when
 //! the device asks for it in the heap's mailbox (see [`heap_core::growth`]) or the host calls
 //! [`Heap::grow`](crate::Heap::grow). Pieces are unmapped whole, the last one first.
 

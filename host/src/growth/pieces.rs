@@ -181,7 +181,7 @@ impl Pieces {
         self.map_to(&mut state, self.pages_for(asked), prepare)
     }
 
-    /// Maps one piece behind the others, so that `most` pages have memory; if there is not so much, half of what lacks, and so on, but
+    /// Maps one piece behind the others, so that `most` pages have memory; if there is not so much, half of what the device has left, but
     /// at least `least` pages.
     ///
     /// So a heap that may be larger than the device takes a few pieces to its end. With as little as each request needs it would be thousands: each
@@ -195,8 +195,10 @@ impl Pieces {
         let mut pages = least.max(most);
         loop {
             match self.map_to(state, pages, prepare) {
-                Err(Error::OutOfMemory { .. }) if pages > least => {
-                    pages = least.max(state.pages + (pages - state.pages) / 2);
+                Err(Error::OutOfMemory { free, .. }) if pages > least => {
+                    let left = u32::try_from(free >> self.layout.page_shift).unwrap_or(u32::MAX);
+                    let more = (pages - state.pages).min(left) / 2;
+                    pages = least.max(state.pages + more);
                 }
                 mapped => return mapped,
             }
@@ -277,10 +279,13 @@ mod tests {
         let device = Device::cpu();
         let pieces = pieces(&device);
         let end = pieces.pages_for(700 << 20);
+        let bytes = |pages: u32| u64::from(pages) << pieces.layout.page_shift;
         let prepare = |first, count| {
-            let lacks = first + count > end;
-            let error = Error::OutOfMemory { asked: 0, free: 0 };
-            if lacks { Err(error) } else { Ok(()) }
+            let (asked, free) = (bytes(count), bytes(end - first));
+            if asked > free {
+                return Err(Error::OutOfMemory { asked, free });
+            }
+            Ok(())
         };
         let mut state = pieces.state();
         // As a kernel that runs asks: for one page more each time.
@@ -292,7 +297,7 @@ mod tests {
                 .expect("a page is left");
         }
         let count = state.pieces.len();
-        assert!((8..20).contains(&count), "{count} pieces");
+        assert!((8..32).contains(&count), "{count} pieces");
         let wanted = (end + 1, pieces.layout.page_count);
         pieces
             .map_what_there_is(&mut state, wanted, &prepare)

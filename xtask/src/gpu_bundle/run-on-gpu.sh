@@ -180,7 +180,10 @@ if wanted growth; then
   # From 64 MiB to as much as is said, in one kernel: exhaust fills it wholly. But not all memory: what the workloads note lies beside the heap.
   if [[ $device == cuda:* && -x $(type -P nvidia-smi) ]]; then
     free=$(nvidia-smi --id="${device#cuda:}" --query-gpu=memory.free --format=csv,noheader,nounits)
-    ((free / 4 * 3 >= grown)) || grown=$((free / 4 * 3))
+    if [[ $free =~ ^[0-9]+$ ]] && ((free / 4 * 3 < grown)); then
+      grown=$((free / 4 * 3))
+      echo "growth to $grown MiB, three quarters of what is free"
+    fi
   fi
   both growth-live stress exhaust mixed --threads "$threads" --heap 64MiB --max-heap "${grown}MiB" --growth live
   both growth-between stress mixed --threads "$threads" --heap 64MiB --max-heap "$heap" --growth between-launches
