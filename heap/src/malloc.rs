@@ -4,7 +4,8 @@
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
 //! two if the row crosses a word. If all of these slots are in use it looks for as many elsewhere in the slab ([`crate::claim`]). If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
-//! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
+//! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers. A part of a warp does all of it out of
+//! line.
 //!
 //! The stripe only says where to look: a block belongs to
 //! the lane whose atomic turned its bit from 0 to 1, so no block is ever handed out twice.
@@ -55,9 +56,14 @@ impl Wish {
         Self(self.0 | mark.generation_bits())
     }
 
+    /// The wish alone.
+    pub fn alone(self) -> Self {
+        Self(self.0 & !Mark::GENERATION)
+    }
+
     /// The wish alone; none if it came through another handle than one of `mark`.
     pub fn unless_stale(self, mark: Mark) -> Option<Self> {
-        let wish = Self(self.0 & !Mark::GENERATION);
+        let wish = self.alone();
         (wish.through(mark) == self).then_some(wish)
     }
 }
@@ -123,28 +129,42 @@ impl Heap {
     /// collectives of a mask take does not fit its registers.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
+        let through = slot.wish.through(self.mark);
         with_active_lanes!(
-            lanes => self.malloc_in_groups(lanes, slot, bytes),
-            part lanes => cold::malloc_of_part(self, slot.wish, bytes, lanes.mask())
+            lanes => self.malloc_in_groups(lanes, slot, through, bytes),
+            part lanes => cold::malloc_of_part(self, through, bytes, lanes.mask())
         )
     }
 
-    /// The lanes that want the same form a group.
+    /// The lanes that want the same form a group. `through` is the slot's wish as it came through the calling lane's handle.
     #[inline(always)]
-    fn malloc_in_groups(&self, lanes: impl Lanes, slot: Slot, bytes: u64) -> *mut u8 {
+    fn malloc_in_groups(
+        &self,
+        lanes: impl Lanes,
+        slot: Slot,
+        through: Wish,
+        bytes: u64,
+    ) -> *mut u8 {
         let group = lanes.match_any_u64(self.group_key(slot.wish));
         if lanes.is_whole_warp(group) {
             // The same with a constant, which spares a tenth of the instructions.
-            self.malloc_together(lanes, u32::MAX, slot, bytes)
+            self.malloc_together(lanes, u32::MAX, slot, through, bytes)
         } else {
-            self.malloc_together(lanes, group, slot, bytes)
+            self.malloc_together(lanes, group, slot, through, bytes)
         }
     }
 
     /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have what they
     /// want that is all.
     #[inline(always)]
-    fn malloc_together(&self, lanes: impl Lanes, group: u32, slot: Slot, bytes: u64) -> *mut u8 {
+    fn malloc_together(
+        &self,
+        lanes: impl Lanes,
+        group: u32,
+        slot: Slot,
+        through: Wish,
+        bytes: u64,
+    ) -> *mut u8 {
         let Slot {
             wish,
             bytes: slot_bytes,
@@ -163,7 +183,7 @@ impl Heap {
             drawn = self.stripe(class, index).draw(count);
             let mut is_row = drawn.has_row(count);
             if !is_row && drawn.left() < count.cast_signed() {
-                drawn = cold::draw(self, wish.through(self.mark), index, count, drawn);
+                drawn = cold::draw(self, through, index, count, drawn);
                 // A slot of another class begins elsewhere.
                 is_row = drawn.class() == class && drawn.has_row(count);
             }
@@ -194,15 +214,7 @@ impl Heap {
             let rank = u64::from(lanes.rank_in(group));
             return (row + rank * u64::from(slot_bytes)) as *mut u8;
         }
-        cold::malloc_beyond(
-            self,
-            wish.through(self.mark),
-            bytes,
-            lanes.mask(),
-            group,
-            drawn,
-            won,
-        )
+        cold::malloc_beyond(self, through, bytes, lanes.mask(), group, drawn, won)
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -277,15 +289,17 @@ impl Core {
         }
     }
 
-    /// Allocates slots for requests of the lanes of a mask, which are a part of a warp and came together; the caller wants `bytes`.
+    /// Allocates slots for the wishes, as they came through the handles, of the lanes of a mask, which are a part of a warp and came together. The caller's is for
+    /// `bytes`.
     #[inline(never)]
-    pub(crate) fn malloc_of_part(&self, wish: Wish, bytes: u64, lanes: u32) -> *mut u8 {
+    pub(crate) fn malloc_of_part(&self, through: Wish, bytes: u64, lanes: u32) -> *mut u8 {
+        let wish = through.alone();
         let slot = Slot {
             wish,
             bytes: class::slot_bytes(wish.class()),
             stripes: self.stripes_of(wish.class()),
         };
-        self.malloc_in_groups(Part(lanes), slot, bytes)
+        self.malloc_in_groups(Part(lanes), slot, through, bytes)
     }
 
     /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.

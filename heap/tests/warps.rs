@@ -562,6 +562,27 @@ fn each_misuse_in_a_warp_is_counted_once() {
     });
 }
 
+/// Lanes that come through a handle from before a reset get nothing where a stripe is to be refilled for them, however many come together, and others what they want.
+#[test]
+fn stale_lanes_get_nothing_beside_good_ones() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        // SAFETY: nobody uses the heap, which has no block.
+        let stale = unsafe { ground.host.reset() };
+        on_warps(&ground, 1, 4, move |ground, _, lane| {
+            if lane % 2 == 0 {
+                // Each of a class of its own, so nothing is at hand.
+                let bytes = 32 << lane;
+                assert!(stale.malloc(bytes).is_null(), "{bytes} bytes");
+            } else {
+                let block = ground.malloc(256).expect("room");
+                ground.free(block);
+            }
+        });
+        assert_eq!(ground.misuses(), 2);
+    });
+}
+
 /// Blocks go through the quarantine of a full heap: NULL is given only if nothing is in it, and each
 /// block is freed once, though two lanes free it.
 #[test]

@@ -19,7 +19,11 @@ use simt::time;
 const NAP: u32 = 200;
 /// Looks after which who waits for blocks on their way searches again: never, since each that arrives is counted. (Under exploration at once: a look is
 /// not worth a schedule.)
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { u32::MAX };
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) {
+    1
+} else {
+    u32::MAX
+};
 
 impl Heap {
     /// Gives back one thread's share of what is in the quarantine.
@@ -102,7 +106,7 @@ impl Core {
     }
 
     /// Waits until as many exchanges are done as had begun; false if the caller, who has looked `vain` times in vain, must
-    /// conclude that it would wait for ever. Who has begun one waits for nobody.
+    /// conclude that it would wait for ever. Who has begun one waits for nobody but mates that give something back too.
     fn await_drains(&self, begun: u64, vain: &mut u32) -> bool {
         for look in 0..LOOKS {
             // Also if it need not wait: of damaged counts there may be more done than begun.
