@@ -162,7 +162,7 @@ macro_rules! with_active_lanes {
         $crate::with_active_lanes!($lanes => $expression, part $lanes => $expression)
     };
     ($lanes:ident => $expression:expr, part $part:ident => $other:expr) => {{
-        let active = $crate::warp::converged();
+        let active = $crate::warp::raw_active_mask();
         if active == u32::MAX {
             let $lanes = $crate::lanes::Whole;
             $expression

@@ -16,7 +16,7 @@ pub fn opaque(value: u32) -> u32 {
 }
 
 #[inline(always)]
-pub fn converged() -> u32 {
+pub fn raw_active_mask() -> u32 {
     1
 }
 

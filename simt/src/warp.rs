@@ -47,15 +47,15 @@ pub fn opaque(value: u32) -> u32 {
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn active_mask() -> u32 {
-    own_mask(converged())
+    own_mask(raw_active_mask())
 }
 
 /// [`active_mask`] before [`own_mask`]: to be compared at once, not for collectives.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn converged() -> u32 {
-    backend::warp::converged()
+pub fn raw_active_mask() -> u32 {
+    backend::warp::raw_active_mask()
 }
 
 /// The same mask, in which the caller must be, for collectives of some lanes of a warp.

@@ -12,7 +12,7 @@
  * A pointer that a thread of the same launch is to use must be handed over by release and acquire.
  *
  * Define SCATTERHEAP_INLINE before the first include and scatterheap_malloc and scatterheap_free become a part of the
- * kernels that call them: some 900 instructions for each call, and no registers to save. See docs/cuda-cpp.md.
+ * kernels that call them: some 700 and 1,200 instructions for each call, and no registers to save. See docs/cuda-cpp.md.
  */
 #ifndef SCATTERHEAP_DEVICE_CUH
 #define SCATTERHEAP_DEVICE_CUH
@@ -91,10 +91,22 @@ static inline __device__ void scatterheap_bound_free(void *block) {
 
 /* ------------------------------------------------------------------ one block for a warp */
 
+/* The same mask, but ptxas does not take it for the same in all lanes that execute an instruction together, as it does with
+ * that of __activemask(): lanes of several groups may, and then some would wait for mates that have gone on. */
+static inline __device__ unsigned int scatterheap_own_mask(unsigned int mask) {
+    if (mask == 0xffffffffu) {
+        return mask;
+    }
+    unsigned int own;
+    asm volatile("{ .reg .b32 lane; mov.u32 lane, %%lanemask_eq; or.b32 %0, %1, lane; }" : "=r"(own) : "r"(mask));
+    return own;
+}
+
 /* Allocates one block for the lanes of `mask`, which all call this with the same mask and heap; the lowest lane's size
  * counts. All get its address. */
 static inline __device__ void *scatterheap_warp_malloc(const scatterheap_handle *heap, size_t bytes,
                                                        unsigned int mask = 0xffffffffu) {
+    mask = scatterheap_own_mask(mask);
     const int leader = __ffs(static_cast<int>(mask)) - 1;
     unsigned int lane;
     asm("mov.u32 %0, %%laneid;" : "=r"(lane));
@@ -108,6 +120,7 @@ static inline __device__ void *scatterheap_warp_malloc(const scatterheap_handle 
 /* Frees the block of a warp, once all lanes of `mask` are here and what they did to it is done. */
 static inline __device__ void scatterheap_warp_free(const scatterheap_handle *heap, void *block,
                                                     unsigned int mask = 0xffffffffu) {
+    mask = scatterheap_own_mask(mask);
     const int leader = __ffs(static_cast<int>(mask)) - 1;
     unsigned int lane;
     asm("mov.u32 %0, %%laneid;" : "=r"(lane));

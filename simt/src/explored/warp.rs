@@ -2,7 +2,7 @@
 //!
 //! Loom: a warp of one lane. Shuttle: each lane is a task, and a masked collective is a
 //! rendezvous: it waits until every lane of its mask has come, then all get every lane's value.
-//! [`converged`] closes its group at a moment that the schedule chooses, so it gives *some*
+//! [`raw_active_mask`] closes its group at a moment that the schedule chooses, so it gives *some*
 //! group with the caller in it, as the hardware does; lanes that have ended are in no group.
 //!
 //! What the PTX ISA leaves undefined is a panic here: a caller outside its own mask, lanes of a
@@ -49,7 +49,7 @@ mod emulated {
     struct Meetings {
         /// Collectives that wait for lanes, by their masks.
         open: BTreeMap<u32, Meeting>,
-        /// Groups that `converged` gathers, by the place that calls it.
+        /// Groups that `raw_active_mask` gathers, by the place that calls it.
         gathering: BTreeMap<(&'static str, u32, u32), u32>,
         /// What each lane is to be given when it wakes.
         values: [Option<Values>; LANES],
@@ -196,11 +196,16 @@ mod emulated {
     }
 
     pub fn own_mask(mask: u32) -> u32 {
+        let lane = lane_id();
+        assert!(
+            mask & 1 << lane != 0,
+            "lane {lane} is not in its mask {mask:#x}"
+        );
         mask
     }
 
     #[track_caller]
-    pub fn converged() -> u32 {
+    pub fn raw_active_mask() -> u32 {
         let Some((warp, lane)) = current() else {
             return 1;
         };

@@ -27,7 +27,7 @@ pub fn opaque(value: u32) -> u32 {
 }
 
 #[inline(always)]
-pub fn converged() -> u32 {
+pub fn raw_active_mask() -> u32 {
     let mask: u32;
     // SAFETY: reads the set of converged lanes.
     unsafe { asm!("activemask.b32 {0};", out(reg32) mask, options(nostack)) };
@@ -37,7 +37,7 @@ pub fn converged() -> u32 {
 #[inline(always)]
 pub fn own_mask(mask: u32) -> u32 {
     let own: u32;
-    // SAFETY: reads a special register. Not `pure`: it is to be done where it stands, while the mask is that of all lanes that are here.
+    // SAFETY: reads a special register that is constant for the thread. Assembly, and not `pure`: no compiler is to see that it changes nothing.
     unsafe {
         asm!(
             "{{ .reg .b32 lane; mov.u32 lane, %lanemask_eq; or.b32 {own}, {mask}, lane; }}",
