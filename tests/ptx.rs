@@ -400,19 +400,19 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 /// for one `malloc` and one `free`, which have code of their own for whole warps that want the same or whose blocks are in one word, from `sm_80` on.
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
-    ("match.any.sync.", 1, 2),
-    ("shfl.sync.", 4, 4),
-    ("vote.sync.", 1, 6),
-    ("bar.warp.sync", 2, 4),
+    ("match.any.sync.", 2, 2),
+    ("shfl.sync.", 6, 4),
+    ("vote.sync.", 2, 6),
+    ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 2),
 ];
 
-/// The same for functions out of line: `malloc` of a part of a warp, a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
-/// together (whole warps, and parts of one) and what repeats it (these, and single lanes).
+/// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
+/// together (whole warps, or parts of one too) and what repeats it (these, and single lanes).
 const OUT_OF_LINE: [[usize; 6]; 5] = [
-    [0, 1, 2, 1, 1, 0],
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
+    [0, 0, 4, 2, 2, 0],
     [0, 0, 8, 4, 4, 0],
     [1, 2, 9, 5, 5, 0],
 ];

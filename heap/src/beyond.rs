@@ -5,7 +5,7 @@ use crate::claim::Draw;
 use crate::class;
 use crate::counters::Failure;
 use crate::heap::Core;
-use crate::malloc::Wish;
+use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
 use crate::nap::nap;
 use crate::ticket::Ticket;
@@ -26,7 +26,7 @@ struct Tried {
 }
 
 impl Core {
-    /// The rest of an allocation for lanes that came together, of which some group did not get a row of slots of its class: the
+    /// The rest of an allocation for the lanes of a mask that came together, of which some group did not get a row of slots of its class at once: the
     /// leader has drawn `drawn`, and got `won` of the row if that is one of its class; in other lanes these
     /// mean nothing. The other groups come along, since all have to.
     #[cold]
@@ -43,17 +43,62 @@ impl Core {
         let (mut ticket, mut won) = (drawn, won);
         if group & warp::lanes_below() == 0 {
             let count = group.count_ones();
+            let had_row = drawn.has_row(count) && drawn.class() == wish.class();
+            if had_row && won != whole_row(count) {
+                let claimed = self.claim_row_elsewhere(drawn, count, won);
+                (ticket, won) = (claimed.ticket(drawn), claimed.won());
+            } else if !had_row {
+                if drawn.left() < count.cast_signed() {
+                    let index = self.stripes_of(wish.class()).of(thread::block_number());
+                    ticket = self.draw_beyond(wish, index, count, drawn);
+                }
+                // (Of a damaged word's row, of another class, slots may be won.)
+                if ticket.is_row() && won == 0 {
+                    (ticket, won) = self.claim_row(ticket, count);
+                }
+            }
+        }
+        if lanes == u32::MAX {
+            self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
+        } else {
+            self.share_or_try_again(Part(lanes), group, (ticket, won), wish, bytes)
+        }
+    }
+
+    /// The same for a whole warp whose leaders have already been out of line, to draw or to look for slots.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malloc_of_warp_beyond(
+        &self,
+        wish: Wish,
+        bytes: u64,
+        group: u32,
+        drawn: Ticket,
+        won: u32,
+    ) -> *mut u8 {
+        let (mut ticket, mut won) = (drawn, won);
+        if group & warp::lanes_below() == 0 {
+            let count = group.count_ones();
             // (Of a damaged word's row, of another class, too.)
             let was_tried = drawn.has_row(count) && (won != 0 || drawn.class() == wish.class());
             if drawn.is_row() && !was_tried {
                 (ticket, won) = self.claim_row(drawn, count);
             }
         }
-        let (block, ticket) = if lanes == u32::MAX {
-            self.share(Whole, group, ticket, won, bytes)
-        } else {
-            self.share(Part(lanes), group, ticket, won, bytes)
-        };
+        self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
+    }
+
+    /// The calling lane's block of what its group's leader drew and claimed, or what further attempts give.
+    #[inline(always)]
+    fn share_or_try_again(
+        &self,
+        lanes: impl Lanes,
+        group: u32,
+        (ticket, won): (Ticket, u32),
+        wish: Wish,
+        bytes: u64,
+    ) -> *mut u8 {
+        let (block, ticket) = self.share(lanes, group, ticket, won, bytes);
         if block.is_null() {
             return self.malloc_again(wish, bytes, ticket);
         }

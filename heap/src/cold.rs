@@ -1,7 +1,7 @@
 //! Calls out of the fast paths.
 //!
 //! A function that is compiled to be linked has registers of its own, and its caller keeps what it needs
-//! itself; so the slow paths, and the fast one of a part of a warp, are functions that are never inlined, and cost whole warps and single lanes nothing but the call. Where ptxas
+//! itself; so the slow paths are functions that are never inlined, and cost the fast ones little but the call. Where ptxas
 //! compiles a module as a whole instead, a kernel that calls `malloc` has as many registers as
 //! the deepest of these calls needs, or, under a limit, spills. What is measured is in `docs/performance.md`.
 
@@ -23,7 +23,7 @@ macro_rules! cold {
 }
 
 cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
-cold!(malloc_of_part: malloc_of_part(through: Wish, bytes: u64, lanes: u32) -> *mut u8);
+cold!(malloc_of_warp_beyond: malloc_of_warp_beyond(wish: Wish, bytes: u64, group: u32, drawn: Ticket, won: u32) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) -> Claimed);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);

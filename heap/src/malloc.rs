@@ -3,9 +3,9 @@
 //! Lanes that want the same class of the same heap form a group. Its leader draws as many units
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
-//! two if the row crosses a word. If all of these slots are in use it looks for as many elsewhere in the slab ([`crate::claim`]). If units lack, it first refills the stripe or waits for who does ([`crate::refill`]). If all groups get rows, each lane has its block beside the leader's; else all go on
-//! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers. A part of a warp does all of it out of
-//! line.
+//! two if the row crosses a word. If all groups get rows, each lane has its block beside the leader's. Else slots that are in use are looked for
+//! elsewhere in the slab ([`crate::claim`]), and if units lack the leader first refills the stripe or waits for who does ([`crate::refill`]); then all go on
+//! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
 //!
 //! The stripe only says where to look: a block belongs to
 //! the lane whose atomic turned its bit from 0 to 1, so no block is ever handed out twice.
@@ -19,7 +19,7 @@ use crate::heap::{Core, Heap, Mark, block_of_leader};
 use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
-use simt::lanes::{Lanes, Part};
+use simt::lanes::{Lanes, Whole};
 use simt::{warp, with_active_lanes};
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
@@ -125,39 +125,37 @@ impl Heap {
         self.malloc_slot(slot, bytes)
     }
 
-    /// Allocates a slot for a request of `bytes`. Parts of warps do so out of line: else all that follows is twice in every kernel, and what
-    /// collectives of a mask take does not fit its registers.
+    /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
     pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
         let through = slot.wish.through(self.mark);
-        with_active_lanes!(
-            lanes => self.malloc_in_groups(lanes, slot, through, bytes),
-            part lanes => cold::malloc_of_part(self, through, bytes, lanes.mask())
-        )
+        with_active_lanes!(lanes => self.malloc_in_groups(lanes, slot, through, bytes))
     }
 
     /// The lanes that want the same form a group. `through` is the slot's wish as it came through the calling lane's handle.
     #[inline(always)]
-    fn malloc_in_groups(
+    fn malloc_in_groups<L: Lanes>(
         &self,
-        lanes: impl Lanes,
+        lanes: L,
         slot: Slot,
         through: Wish,
         bytes: u64,
     ) -> *mut u8 {
         let group = lanes.match_any_u64(self.group_key(slot.wish));
-        if lanes.is_whole_warp(group) {
+        if !L::ARE_WHOLE_WARP {
+            self.malloc_row(lanes, group, slot, through, bytes)
+        } else if group == u32::MAX {
             // The same with a constant, which spares a tenth of the instructions.
-            self.malloc_together(lanes, u32::MAX, slot, through, bytes)
+            self.malloc_row(lanes, u32::MAX, slot, through, bytes)
         } else {
-            self.malloc_together(lanes, group, slot, through, bytes)
+            self.malloc_rows_of_warp(group, slot, through, bytes)
         }
     }
 
-    /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have what they
-    /// want that is all.
+    /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have rows that is all. What is rarer is
+    /// out of line as a whole: whatever lives across a call needs registers of its own.
     #[inline(always)]
-    fn malloc_together(
+    fn malloc_row(
         &self,
         lanes: impl Lanes,
         group: u32,
@@ -165,21 +163,38 @@ impl Heap {
         through: Wish,
         bytes: u64,
     ) -> *mut u8 {
-        let Slot {
-            wish,
-            bytes: slot_bytes,
-            stripes,
-        } = slot;
-        // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
-        let block = block_of_leader(if lanes.is_whole_warp(group) {
-            warp::lane_id()
-        } else {
-            warp::opaque(group & warp::lanes_below())
-        });
-        let (class, count) = (wish.class(), lanes.count_of(group));
-        let index = stripes.of(block);
         let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
         if lanes.leads(group) {
+            let count = lanes.count_of(group);
+            // Both are 0 in the leader, which ptxas must not see: of a whole warp it would, of the lanes below.
+            let block = block_of_leader(if lanes.is_whole_warp(group) {
+                warp::lane_id()
+            } else {
+                warp::opaque(group & warp::lanes_below())
+            });
+            drawn = self
+                .stripe(slot.wish.class(), slot.stripes.of(block))
+                .draw(count);
+            if drawn.has_row(count) {
+                (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
+            }
+        }
+        let Some(block) = self.share_row(lanes, group, slot, row) else {
+            return cold::malloc_beyond(self, through, bytes, lanes.mask(), group, drawn, won);
+        };
+        block
+    }
+
+    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, or finds slots in use: it is served while the
+    /// others wait, for to go on together out of line takes longer.
+    #[inline(always)]
+    fn malloc_rows_of_warp(&self, group: u32, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
+        let (class, count) = (slot.wish.class(), group.count_ones());
+        let index = slot
+            .stripes
+            .of(block_of_leader(warp::opaque(group & warp::lanes_below())));
+        let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
+        if Whole.leads(group) {
             drawn = self.stripe(class, index).draw(count);
             let mut is_row = drawn.has_row(count);
             if !is_row && drawn.left() < count.cast_signed() {
@@ -188,33 +203,38 @@ impl Heap {
                 is_row = drawn.class() == class && drawn.has_row(count);
             }
             if is_row {
-                (won, row) = self.claim_whole_row(drawn, count, slot_bytes);
+                (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
                 // (Of a damaged word the class may be another.)
                 if row == 0 && drawn.class() == class {
-                    // Not all together out of line: that takes long, and here it is one of a warp's many groups.
                     let claimed = cold::claim_elsewhere(self, drawn, count, won);
                     (drawn, won) = (claimed.ticket(drawn), claimed.won());
                     if won == whole_row(count) {
-                        row = self.row_address(drawn, count, slot_bytes).unwrap_or(0);
+                        row = self.row_address(drawn, count, slot.bytes).unwrap_or(0);
                     }
                 }
             }
         }
+        let Some(block) = self.share_row(Whole, group, slot, row) else {
+            return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won);
+        };
+        block
+    }
+
+    /// The calling lane's block of the row that the leader of its group got, if all groups got rows; `row` is the address of its first block in the leader.
+    #[inline(always)]
+    fn share_row(&self, lanes: impl Lanes, group: u32, slot: Slot, row: u64) -> Option<*mut u8> {
         // What the leader's acquire saw, its mates see. And before the collectives, which cost lanes that are together a
         // tenth of what they cost those that are not.
         lanes.sync();
         let row = lanes.shuffle_u64(row, warp::lowest(group));
-        // A whole warp has one row.
+        // A whole warp that is one group has one row.
         let all_have_rows = if lanes.is_whole_warp(group) {
             row != 0
         } else {
             lanes.ballot(row == 0) == 0
         };
-        if all_have_rows {
-            let rank = u64::from(lanes.rank_in(group));
-            return (row + rank * u64::from(slot_bytes)) as *mut u8;
-        }
-        cold::malloc_beyond(self, through, bytes, lanes.mask(), group, drawn, won)
+        let rank = u64::from(lanes.rank_in(group));
+        all_have_rows.then(|| (row + rank * u64::from(slot.bytes)) as *mut u8)
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -287,19 +307,6 @@ impl Core {
         } else {
             self.hardened_malloc(mark, bytes, alignment, site, false)
         }
-    }
-
-    /// Allocates slots for the wishes, as they came through the handles, of the lanes of a mask, which are a part of a warp and came together. The caller's is for
-    /// `bytes`.
-    #[inline(never)]
-    pub(crate) fn malloc_of_part(&self, through: Wish, bytes: u64, lanes: u32) -> *mut u8 {
-        let wish = through.alone();
-        let slot = Slot {
-            wish,
-            bytes: class::slot_bytes(wish.class()),
-            stripes: self.stripes_of(wish.class()),
-        };
-        self.malloc_in_groups(Part(lanes), slot, through, bytes)
     }
 
     /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.

@@ -9,6 +9,9 @@ use crate::warp;
 
 /// Lanes that came together; their collectives are those of [`crate::warp`] with their mask.
 pub trait Lanes: Copy {
+    /// Whether they are a whole warp.
+    const ARE_WHOLE_WARP: bool = false;
+
     /// The lanes.
     fn mask(self) -> u32;
 
@@ -78,6 +81,8 @@ pub trait Lanes: Copy {
 pub struct Whole;
 
 impl Lanes for Whole {
+    const ARE_WHOLE_WARP: bool = true;
+
     #[inline(always)]
     fn mask(self) -> u32 {
         u32::MAX
@@ -155,13 +160,10 @@ impl Lanes for Single {
 }
 
 /// Evaluates an expression with a variable that is the active lanes: a [`Whole`](crate::lanes::Whole),
-/// [`Single`](crate::lanes::Single) or [`Part`](crate::lanes::Part) of a warp; or, for a part, another expression.
+/// [`Single`](crate::lanes::Single) or [`Part`](crate::lanes::Part) of a warp.
 #[macro_export]
 macro_rules! with_active_lanes {
-    ($lanes:ident => $expression:expr) => {
-        $crate::with_active_lanes!($lanes => $expression, part $lanes => $expression)
-    };
-    ($lanes:ident => $expression:expr, part $part:ident => $other:expr) => {{
+    ($lanes:ident => $expression:expr) => {{
         let active = $crate::warp::raw_active_mask();
         if active == u32::MAX {
             let $lanes = $crate::lanes::Whole;
@@ -172,8 +174,8 @@ macro_rules! with_active_lanes {
                 let $lanes = $crate::lanes::Single(active);
                 $expression
             } else {
-                let $part = $crate::lanes::Part(active);
-                $other
+                let $lanes = $crate::lanes::Part(active);
+                $expression
             }
         }
     }};
