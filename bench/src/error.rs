@@ -26,6 +26,9 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// A new process could not make a heap.
+    #[error("a process that was to make its first heap failed ({0})")]
+    FirstHeap(String),
     /// A memory resource of the host failed.
     #[error(transparent)]
     Resource(#[from] scatterheap_host::resource::Error),

@@ -59,8 +59,8 @@ pub fn target(case: &Case, metric: &str) -> Option<Target> {
             _ => Some(Target::AtLeast(0.95)),
         },
         "range_ratio" if case.test == Test::Frag && case.most == 16 => Some(Target::AtMost(2.0)),
-        "init_ms" if case.most <= 16 * GIB => Some(Target::AtMost(2.0)),
-        "init_ms" if case.most <= 128 * GIB => Some(Target::AtMost(10.0)),
+        "init_ms_first" if case.most <= 16 * GIB => Some(Target::AtMost(2.0)),
+        "init_ms_first" if case.most <= 128 * GIB => Some(Target::AtMost(10.0)),
         "registers" => Some(Target::AtMost(40.0)),
         "stack_bytes" => Some(Target::AtMost(0.0)),
         _ => None,
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(uniform(8192), Some(Target::TimesFloor(3.0)));
         assert_eq!(target(&case(Test::Uniform, 16, 1 << 16), "alloc_us"), None);
         assert_eq!(
-            target(&case(Test::Init, 128 * GIB, 0), "init_ms"),
+            target(&case(Test::Init, 128 * GIB, 0), "init_ms_first"),
             Some(Target::AtMost(10.0))
         );
         assert_eq!(target(&case(Test::Uniform, 16, FULL), "range_ratio"), None);

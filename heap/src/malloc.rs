@@ -179,7 +179,7 @@ impl Heap {
                 (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
             }
         }
-        let Some(block) = self.share_row(lanes, group, slot, row) else {
+        let Some(block) = share_row(lanes, group, slot, row) else {
             return cold::malloc_beyond(self, through, bytes, lanes.mask(), group, drawn, won);
         };
         block
@@ -214,27 +214,10 @@ impl Heap {
                 }
             }
         }
-        let Some(block) = self.share_row(Whole, group, slot, row) else {
+        let Some(block) = share_row(Whole, group, slot, row) else {
             return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won);
         };
         block
-    }
-
-    /// The calling lane's block of the row that the leader of its group got, if all groups got rows; `row` is the address of its first block in the leader.
-    #[inline(always)]
-    fn share_row(&self, lanes: impl Lanes, group: u32, slot: Slot, row: u64) -> Option<*mut u8> {
-        // What the leader's acquire saw, its mates see. And before the collectives, which cost lanes that are together a
-        // tenth of what they cost those that are not.
-        lanes.sync();
-        let row = lanes.shuffle_u64(row, warp::lowest(group));
-        // A whole warp that is one group has one row.
-        let all_have_rows = if lanes.is_whole_warp(group) {
-            row != 0
-        } else {
-            lanes.ballot(row == 0) == 0
-        };
-        let rank = u64::from(lanes.rank_in(group));
-        all_have_rows.then(|| (row + rank * u64::from(slot.bytes)) as *mut u8)
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -320,6 +303,23 @@ impl Core {
             _ => self.malloc_run(mark, bytes, alignment),
         }
     }
+}
+
+/// The calling lane's block of the row that the leader of its group got, if all groups got rows; `row` is the address of its first block in the leader.
+#[inline(always)]
+fn share_row(lanes: impl Lanes, group: u32, slot: Slot, row: u64) -> Option<*mut u8> {
+    // What the leader's acquire saw, its mates see. And before the collectives, which cost lanes that are together a
+    // tenth of what they cost those that are not.
+    lanes.sync();
+    let row = lanes.shuffle_u64(row, warp::lowest(group));
+    // A whole warp that is one group has one row.
+    let all_have_rows = if lanes.is_whole_warp(group) {
+        row != 0
+    } else {
+        lanes.ballot(row == 0) == 0
+    };
+    let rank = u64::from(lanes.rank_in(group));
+    all_have_rows.then(|| (row + rank * u64::from(slot.bytes)) as *mut u8)
 }
 
 /// The first of the `count` slots of a row.

@@ -70,6 +70,8 @@ pub struct CommandLine {
 
 /// The hidden subcommand by which this program starts itself to measure a plug-in.
 const WORKER: &str = "bench-worker";
+/// That by which it starts itself to make one heap.
+const FIRST_HEAP: &str = "bench-first-heap";
 
 /// Options of all subcommands.
 #[derive(Debug, Args)]
@@ -125,6 +127,9 @@ enum Command {
     /// Measure a plug-in as its parent orders through standard input
     #[command(name = WORKER, hide = true)]
     Worker,
+    /// Make a heap and print the milliseconds that it took
+    #[command(name = FIRST_HEAP, hide = true)]
+    FirstHeap(bench::first::Arguments),
 }
 
 impl CommandLine {
@@ -152,6 +157,7 @@ impl CommandLine {
             Command::Top(arguments) => top::run(common, arguments),
             Command::LiveCost(arguments) => live_cost::run(common, arguments),
             Command::Worker => bench::work(),
+            Command::FirstHeap(arguments) => bench::first::run(common, arguments),
         }
     }
 }

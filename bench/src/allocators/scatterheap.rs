@@ -4,6 +4,7 @@ use super::{grid_of_warps, resources};
 use crate::allocator::{Allocator, Churn, Handle, Request, Resources};
 use crate::case::Test;
 use crate::error::{Error, Result};
+use crate::first::FirstHeap;
 use bench_kernels::blocks::{self, BlocksArguments};
 use bench_kernels::churn::{self, ChurnArguments};
 use heap_core::{Heap as DeviceHeap, class};
@@ -21,6 +22,8 @@ pub struct Scatterheap {
     /// Stripes of a class at most, if they were chosen.
     stripes: Option<u32>,
     hardening: Hardening,
+    /// How to have a new process make a heap, if that is known.
+    first: Option<FirstHeap>,
     /// The heap, and as kernels take it.
     heap: Option<(Heap, DeviceHeap)>,
 }
@@ -43,6 +46,7 @@ impl Scatterheap {
             name: NAME.into(),
             stripes: None,
             hardening: Hardening::NONE,
+            first: None,
             heap: None,
         }
     }
@@ -59,6 +63,13 @@ impl Scatterheap {
     pub fn hardened(mut self, modes: Hardening) -> Self {
         self.name = name_of_hardened(modes);
         self.hardening = modes;
+        self
+    }
+
+    /// With a way to have a new process make a heap.
+    #[must_use]
+    pub fn first_by(mut self, first: &FirstHeap) -> Self {
+        self.first = Some(first.clone());
         self
     }
 
@@ -126,6 +137,13 @@ impl Allocator for Scatterheap {
         let handle = heap.handle()?;
         self.heap = Some((heap, handle));
         Ok(())
+    }
+
+    fn create_first(&self, bytes: u64) -> Result<Option<f64>> {
+        let first = self.first.as_ref();
+        first
+            .map(|first| first.milliseconds(bytes, self.stripes, self.hardening))
+            .transpose()
     }
 
     fn destroy(&mut self) {

@@ -1,6 +1,7 @@
 //! Measures: our allocators in this process, plug-ins in processes of their own.
 
 use super::Arguments;
+use super::first;
 use super::watch::{Watch, workload_of_a_peer, workload_of_ours};
 use crate::command::machine::Machine;
 use crate::command::output::note;
@@ -16,6 +17,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -78,7 +80,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
         .stripes(plan.stripes)
         .create(plan.heap_bytes)?;
     module::load(&device)?;
-    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden);
+    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden)?;
     let progress = Progress::new(common, "");
     let of_ours = workload_of_ours(&plan, &allocators);
     let of_a_peer = workload_of_a_peer(&plan);
@@ -173,10 +175,15 @@ fn plan(common: &Common, arguments: &Arguments, device: &Device) -> Result<Plan>
     Ok(Plan::new(device, &settings)?)
 }
 
+/// This program's file.
+pub fn own_file() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
 /// How plug-ins are measured: by this program, as a worker.
 fn workers(device: &Device, arguments: &Arguments) -> Result<Workers> {
     Ok(Workers {
-        program: std::env::current_exe().context("cannot find this program's own file")?,
+        program: own_file()?,
         arguments: vec![WORKER.into()],
         device: device.label(),
         timeout: Duration::from_secs(arguments.peer_timeout),
@@ -235,20 +242,22 @@ impl Chosen {
         device: &Device,
         stripes: Option<u32>,
         harden: &[Hardening],
-    ) -> Vec<Box<dyn Allocator>> {
-        let hardened = harden.iter().map(|modes| -> Box<dyn Allocator> {
-            Box::new(Scatterheap::new(device).stripes(stripes).hardened(*modes))
-        });
+    ) -> Result<Vec<Box<dyn Allocator>>> {
+        let first = first::by_this_program(device)?;
+        let ours = || Scatterheap::new(device).stripes(stripes).first_by(&first);
+        let hardened = harden
+            .iter()
+            .map(|modes| -> Box<dyn Allocator> { Box::new(ours().hardened(*modes)) });
         let plain: [Box<dyn Allocator>; 3] = [
             Box::new(Floor::new(device)),
-            Box::new(Scatterheap::new(device).stripes(stripes)),
+            Box::new(ours()),
             Box::new(Native::new(device)),
         ];
-        plain
+        Ok(plain
             .into_iter()
             .chain(hardened)
             .filter(|allocator| self.has(allocator.name()))
-            .collect()
+            .collect())
     }
 }
 

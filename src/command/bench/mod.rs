@@ -1,6 +1,7 @@
 //! `scatterheap bench`: measures allocators side by side.
 
 mod files;
+pub mod first;
 mod measure;
 mod report;
 mod table;
