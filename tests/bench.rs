@@ -110,6 +110,8 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
             assert!(number >= 0.0, "{line:?}");
         }
     }
+    let is_first = |line: &&Vec<String>| line[0] == "init" && line[4] == "init_ms_first";
+    assert!(lines.iter().any(|line| is_first(&line)), "{lines:?}");
     let found: BTreeSet<(&str, &str)> = lines.iter().map(|line| (&*line[0], &*line[1])).collect();
     for test in [
         "uniform",
@@ -261,7 +263,6 @@ fn long_run(arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     // With this seed `oommix`, which is one short case, is the first of many.
     let long = [
         "oommix",
-        "init",
         "frag",
         "large",
         "uniform",
