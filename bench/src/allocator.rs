@@ -138,15 +138,6 @@ pub trait Allocator {
     /// If it cannot.
     fn create(&mut self, bytes: u64) -> Result<()>;
 
-    /// Milliseconds in which a new process makes such a heap as its first, if that can be had. Waits for it; needs no heap, and leaves none.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot.
-    fn create_first(&self, _bytes: u64) -> Result<Option<f64>> {
-        Ok(None)
-    }
-
     /// Gives the heap's memory back.
     fn destroy(&mut self);
 

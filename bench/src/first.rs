@@ -1,16 +1,28 @@
 //! The first heap of a process, made in a new one.
 //!
 //! A driver hands out memory that nobody had in the process before in a tenth of the time that it needs for memory that was freed there, and clears
-//! what was freed in the meantime. So a heap that is made again and again tells nothing of the one that a program makes when it starts.
+//! what was freed in the meantime. So a heap that is made again and again tells nothing of the one that a program makes when it starts. And nearly all of a
+//! GPU's memory takes 20 times as long where another process has a little of it, wherever that lies: who measures should have no device open.
 
 use crate::allocator::Allocator;
-use crate::allocators::Scatterheap;
+use crate::allocators::{Scatterheap, name_of_hardened};
+use crate::case::{Case, Test};
 use crate::error::{Error, Result};
+use crate::figures::Figures;
+use crate::plan::Plan;
+use crate::row::Event;
 use scatterheap_host::{Device, Hardening};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Processes that make one heap each, at most.
+const FIRST_HEAPS: u32 = 5;
+/// How long a GPU rests before each: drivers clear what was freed, 128 GiB of an H200 in 0.4 s.
+const REST: Duration = Duration::from_secs(1);
 
 /// How to start a process that makes one heap and prints how long that took: the program, and what it is told before the heap's bytes, and
 /// `--stripes` and `--harden` if they are not the usual.
@@ -23,17 +35,45 @@ pub struct FirstHeap {
 }
 
 impl FirstHeap {
-    /// Milliseconds that a new process takes to make a heap of `bytes` bytes.
-    ///
-    /// # Errors
-    ///
-    /// If the process cannot be started, or fails, or prints anything else.
-    pub(crate) fn milliseconds(
+    /// Measures the heaps of a plan's cases of `init`, each with all of several sets of modes. A process that fails is told of, and ends the case.
+    pub fn measure(
         &self,
-        bytes: u64,
-        stripes: Option<u32>,
-        hardening: Hardening,
-    ) -> Result<f64> {
+        plan: &Plan,
+        modes: &[Hardening],
+        is_gpu: bool,
+        stop: &AtomicBool,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        // Relaxed: nothing else is told by it.
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        let cases = plan.cases.iter().filter(|case| case.test == Test::Init);
+        for (case, modes) in cases.flat_map(|case| modes.iter().map(move |modes| (*case, *modes))) {
+            let mut times = Vec::new();
+            while times.len() < FIRST_HEAPS.min(plan.samples) as usize && !is_stopped() {
+                if is_gpu {
+                    sleep(REST);
+                }
+                match self.milliseconds(case.most, plan.stripes, modes) {
+                    Ok(time) => times.push(time),
+                    // A signal ends the process too.
+                    Err(_) if is_stopped() => break,
+                    Err(error) => {
+                        on_event(failed(case, modes, &error));
+                        break;
+                    }
+                }
+            }
+            Figures {
+                case,
+                allocator: name_of_hardened(modes),
+                on_event,
+            }
+            .spread("init_ms_first", &times);
+        }
+    }
+
+    /// Milliseconds that a new process takes to make a heap of `bytes` bytes.
+    fn milliseconds(&self, bytes: u64, stripes: Option<u32>, hardening: Hardening) -> Result<f64> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(bytes.to_string());
         if let Some(stripes) = stripes {
@@ -56,6 +96,14 @@ impl FirstHeap {
                 Err(Error::FirstHeap(format!("{}: {said}", output.status)))
             }
         }
+    }
+}
+
+fn failed(case: Case, modes: Hardening, error: &Error) -> Event {
+    Event::Failed {
+        case,
+        allocator: name_of_hardened(modes),
+        reason: error.to_string(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs a plan: case after case, all but `init` in an order by chance, and in each the allocators in turn.
+//! Runs a plan: case after case in an order by chance, and in each the allocators in turn.
 
 use crate::allocator::Allocator;
 use crate::bench::{Bench, Ground};
@@ -68,12 +68,9 @@ pub fn run(
     Ok(())
 }
 
-/// The cases in their order: heaps that other processes make first, as long as this one has hardly any memory. What it has lies somewhere, and 128 GiB
-/// beside that may take 20 times as long.
 fn shuffled(plan: &Plan) -> Vec<Case> {
     let mut cases = plan.cases.clone();
     cases.shuffle(&mut StdRng::seed_from_u64(plan.seed));
-    cases.sort_by_key(|case| case.test != Test::Init);
     cases
 }
 

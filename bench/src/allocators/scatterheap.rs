@@ -4,7 +4,6 @@ use super::{grid_of_warps, resources};
 use crate::allocator::{Allocator, Churn, Handle, Request, Resources};
 use crate::case::Test;
 use crate::error::{Error, Result};
-use crate::first::FirstHeap;
 use bench_kernels::blocks::{self, BlocksArguments};
 use bench_kernels::churn::{self, ChurnArguments};
 use heap_core::{Heap as DeviceHeap, class};
@@ -22,15 +21,16 @@ pub struct Scatterheap {
     /// Stripes of a class at most, if they were chosen.
     stripes: Option<u32>,
     hardening: Hardening,
-    /// How to have a new process make a heap, if that is known.
-    first: Option<FirstHeap>,
     /// The heap, and as kernels take it.
     heap: Option<(Heap, DeviceHeap)>,
 }
 
-/// The name of a heap with these modes: `scatterheap+red-zones+poison`, or `scatterheap+all`.
+/// The name of a heap with these modes: `scatterheap`, `scatterheap+red-zones+poison`, or `scatterheap+all`.
 #[must_use]
 pub fn name_of_hardened(modes: Hardening) -> String {
+    if modes == Hardening::NONE {
+        return NAME.into();
+    }
     if modes == Hardening::all() {
         return format!("{NAME}+all");
     }
@@ -46,7 +46,6 @@ impl Scatterheap {
             name: NAME.into(),
             stripes: None,
             hardening: Hardening::NONE,
-            first: None,
             heap: None,
         }
     }
@@ -63,13 +62,6 @@ impl Scatterheap {
     pub fn hardened(mut self, modes: Hardening) -> Self {
         self.name = name_of_hardened(modes);
         self.hardening = modes;
-        self
-    }
-
-    /// With a way to have a new process make a heap.
-    #[must_use]
-    pub fn first_by(mut self, first: &FirstHeap) -> Self {
-        self.first = Some(first.clone());
         self
     }
 
@@ -137,13 +129,6 @@ impl Allocator for Scatterheap {
         let handle = heap.handle()?;
         self.heap = Some((heap, handle));
         Ok(())
-    }
-
-    fn create_first(&self, bytes: u64) -> Result<Option<f64>> {
-        let first = self.first.as_ref();
-        first
-            .map(|first| first.milliseconds(bytes, self.stripes, self.hardening))
-            .transpose()
     }
 
     fn destroy(&mut self) {

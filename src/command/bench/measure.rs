@@ -79,17 +79,27 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
     Scatterheap::new(&device)
         .stripes(plan.stripes)
         .create(plan.heap_bytes)?;
-    module::load(&device)?;
-    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden)?;
     let progress = Progress::new(common, "");
+    let stop = stop_by_signal()?;
+    let mut collected = Collected::default();
+    let first = first::by_this_program(&device)?;
+    let (selector, is_gpu) = (device.label().parse()?, device.is_gpu());
+    drop(device);
+    progress.say("first heaps of processes");
+    let modes = chosen.modes(&arguments.harden);
+    first.measure(&plan, &modes, is_gpu, &stop, &mut |event| {
+        collected.take(event);
+    });
+    let device = open_with_kernels(&selector)?;
+    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden);
     let of_ours = workload_of_ours(&plan, &allocators);
     let of_a_peer = workload_of_a_peer(&plan);
     let parts = peers.iter().map(|_| &of_a_peer).chain([&of_ours]);
     let mut run = Run {
         plan: &plan,
-        stop: stop_by_signal()?,
+        stop,
         watch: Watch::new(&progress, parts),
-        collected: Collected::default(),
+        collected,
     };
     run.watch.enter(String::new(), of_ours.clone());
     // What was measured until then is worth reporting.
@@ -190,8 +200,8 @@ fn workers(device: &Device, arguments: &Arguments) -> Result<Workers> {
     })
 }
 
-/// The worker's side: opens a device with all kernels that are needed.
-pub fn open_for_worker(selector: &Selector) -> scatterheap_bench::Result<Device> {
+/// Opens a device with all kernels that are needed.
+pub fn open_with_kernels(selector: &Selector) -> scatterheap_bench::Result<Device> {
     let device = scatterheap::open(selector)?;
     module::load(&device)?;
     Ok(device)
@@ -242,9 +252,8 @@ impl Chosen {
         device: &Device,
         stripes: Option<u32>,
         harden: &[Hardening],
-    ) -> Result<Vec<Box<dyn Allocator>>> {
-        let first = first::by_this_program(device)?;
-        let ours = || Scatterheap::new(device).stripes(stripes).first_by(&first);
+    ) -> Vec<Box<dyn Allocator>> {
+        let ours = || Scatterheap::new(device).stripes(stripes);
         let hardened = harden
             .iter()
             .map(|modes| -> Box<dyn Allocator> { Box::new(ours().hardened(*modes)) });
@@ -253,11 +262,18 @@ impl Chosen {
             Box::new(ours()),
             Box::new(Native::new(device)),
         ];
-        Ok(plain
+        plain
             .into_iter()
             .chain(hardened)
             .filter(|allocator| self.has(allocator.name()))
-            .collect())
+            .collect()
+    }
+
+    /// The modes of our heaps, none of the plain one.
+    fn modes(&self, harden: &[Hardening]) -> Vec<Hardening> {
+        let all = [Hardening::NONE].into_iter().chain(harden.iter().copied());
+        all.filter(|modes| self.has(&name_of_hardened(*modes)))
+            .collect()
     }
 }
 

@@ -159,7 +159,7 @@ fn note_what_is_missing(measured: &Measured, arguments: &Arguments) {
 
 /// Measures a plug-in for the parent process; returns only if there is none.
 pub fn work() -> Result<()> {
-    match scatterheap_bench::peer::worker(measure::open_for_worker) {
+    match scatterheap_bench::peer::worker(measure::open_with_kernels) {
         Err(error) => Err(error.into()),
     }
 }
