@@ -2,7 +2,7 @@
 //!
 //! A driver hands out memory that nobody had in the process before in a tenth of the time that it needs for memory that was freed there, and clears
 //! what was freed in the meantime. So a heap that is made again and again tells nothing of the one that a program makes when it starts. And nearly all of a
-//! GPU's memory takes 20 times as long where another process has a little of it, wherever that lies: who measures should have no device open.
+//! GPU's memory took up to 20 times as long, now and then, where the measuring process had a little of it: it should have no device open.
 
 use crate::allocator::Allocator;
 use crate::allocators::{Scatterheap, name_of_hardened};

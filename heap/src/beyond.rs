@@ -131,7 +131,7 @@ impl Core {
         won: u32,
         bytes: u64,
     ) -> (*mut u8, Ticket) {
-        // As in `malloc_together`.
+        // As in `share_row`.
         lanes.sync();
         let leader = warp::lowest(group);
         let ticket = Ticket(lanes.shuffle_u64(ticket.0, leader));

@@ -73,25 +73,41 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
     let plan = plan(common, arguments, &device)?;
     let workers = workers(&device, arguments)?;
     let peers = workers.find(&arguments.peer)?;
-    let chosen = Chosen::new(&device, &peers, arguments)?;
+    let harden = modes_of_hardened(arguments);
+    let chosen = Chosen::new(&device, &peers, &arguments.allocator, &harden)?;
     let peers: Vec<_> = peers.iter().filter(|peer| chosen.has(&peer.name)).collect();
     // A heap that cannot be made is refused here, before anything is measured.
     Scatterheap::new(&device)
         .stripes(plan.stripes)
         .create(plan.heap_bytes)?;
+    module::load(&device)?;
+    let machine = Machine::new(&device);
     let progress = Progress::new(common, "");
     let stop = stop_by_signal()?;
     let mut collected = Collected::default();
-    let first = first::by_this_program(&device)?;
-    let (selector, is_gpu) = (device.label().parse()?, device.is_gpu());
-    drop(device);
-    progress.say("first heaps of processes");
-    let modes = chosen.modes(&arguments.harden);
-    first.measure(&plan, &modes, is_gpu, &stop, &mut |event| {
-        collected.take(event);
-    });
-    let device = open_with_kernels(&selector)?;
-    let mut allocators = chosen.allocators(&device, plan.stripes, &arguments.harden);
+    let modes = chosen.modes(&harden);
+    let device = if modes.is_empty() || plan.cases.iter().all(|case| case.test != Test::Init) {
+        device
+    } else {
+        progress.say("first heaps of processes");
+        let first = first::by_this_program(&device)?;
+        let (selector, is_gpu) = (device.label().parse()?, device.is_gpu());
+        // They should find nothing of this process.
+        drop(device);
+        first.measure(&plan, &modes, is_gpu, &stop, &mut |event| {
+            collected.take(event);
+        });
+        match open_with_kernels(&selector) {
+            Ok(device) => device,
+            Err(error) => {
+                return Ok(Measured {
+                    lost: Some(error.to_string()),
+                    ..collected.finish(machine, plan)
+                });
+            }
+        }
+    };
+    let mut allocators = chosen.allocators(&device, plan.stripes, &harden);
     let of_ours = workload_of_ours(&plan, &allocators);
     let of_a_peer = workload_of_a_peer(&plan);
     let parts = peers.iter().map(|_| &of_a_peer).chain([&of_ours]);
@@ -116,7 +132,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
     Ok(Measured {
         lost: lost.map(|error| error.to_string()),
         interrupted,
-        ..collected.finish(Machine::new(&device), plan)
+        ..collected.finish(machine, plan)
     })
 }
 
@@ -207,15 +223,29 @@ pub fn open_with_kernels(selector: &Selector) -> scatterheap_bench::Result<Devic
     Ok(device)
 }
 
+/// The modes of the hardened heaps that were asked for, each once. One without modes is measured anyway.
+fn modes_of_hardened(arguments: &Arguments) -> Vec<Hardening> {
+    let mut all = Vec::new();
+    for modes in &arguments.harden {
+        if *modes != Hardening::NONE && !all.contains(modes) {
+            all.push(*modes);
+        }
+    }
+    all
+}
+
 /// The allocators that were asked for, by their names.
 struct Chosen(Vec<String>);
 
 impl Chosen {
     /// All that there are, if no names are given.
-    fn new(device: &Device, peers: &[Peer], arguments: &Arguments) -> Result<Self> {
-        let names = &arguments.allocator;
-        let hardened: Vec<String> = arguments
-            .harden
+    fn new(
+        device: &Device,
+        peers: &[Peer],
+        names: &[String],
+        harden: &[Hardening],
+    ) -> Result<Self> {
+        let hardened: Vec<String> = harden
             .iter()
             .map(|modes| name_of_hardened(*modes))
             .collect();
@@ -294,12 +324,12 @@ struct Collected {
 
 impl Collected {
     fn take(&mut self, event: Event) {
+        let allocator = allocator_of(&event);
+        if !self.allocators.iter().any(|other| other == allocator) {
+            self.allocators.push(allocator.to_owned());
+        }
         match event {
-            Event::Begin { allocator, .. } => {
-                if !self.allocators.contains(&allocator) {
-                    self.allocators.push(allocator);
-                }
-            }
+            Event::Begin { .. } => {}
             Event::Row(row) => self.rows.push(row),
             Event::Failed {
                 case,
