@@ -263,6 +263,7 @@ fn long_run(arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     // With this seed `oommix`, which is one short case, is the first of many.
     let long = [
         "oommix",
+        "init",
         "frag",
         "large",
         "uniform",
