@@ -8,6 +8,7 @@ use crate::heap::Core;
 use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
 use crate::nap::nap;
+use crate::refill::meet;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::lanes::{Lanes, Part, Whole};
@@ -44,10 +45,14 @@ impl Core {
         if group & warp::lanes_below() == 0 {
             let count = group.count_ones();
             let had_row = drawn.has_row(count) && drawn.class() == wish.class();
+            let leaders = warp::active_mask();
             if had_row && won != whole_row(count) {
                 let claimed = self.claim_row_elsewhere(drawn, count, won);
                 (ticket, won) = (claimed.ticket(drawn), claimed.won());
-            } else if !had_row {
+            }
+            // Units for which there is no slot are given back before anybody waits: who finds a slab full of them searches in vain.
+            meet(leaders);
+            if !had_row {
                 if drawn.left() < count.cast_signed() {
                     let index = self.stripes_of(wish.class()).of(thread::block_number());
                     ticket = self.draw_beyond(wish, index, count, drawn);

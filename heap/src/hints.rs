@@ -10,7 +10,8 @@ use simt::{thread, warp};
 /// Pages are scarce if fewer sixteenths of them are free.
 const SCARCE_SIXTEENTHS: u32 = 3;
 /// Pages are rare if less than this part of them is free: then nobody gets any at hand, and who searches reclaims idle slabs now and then.
-const RARE_SHARE: u32 = 64;
+/// (Under exploration heaps are tiny.)
+const RARE_SHARE: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 /// Pages are plentiful if more than this part of them is free.
 const PLENTY_SHARE: u32 = 3;
 /// A heap is young while less than this part of its pages is in use.
@@ -21,6 +22,12 @@ const SMALL_SHARE: u32 = 32;
 const SMALL_SLOTS_LOG2: u32 = 7;
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
+/// The same for a group that searches for itself instead of waiting. (Under exploration any group: it has few lanes there.)
+const SEARCHING_LANES: u32 = if cfg!(any(loom, shuttle)) {
+    1
+} else {
+    BURST_LANES
+};
 /// So many are one in a heap that is not young, if all stripes of the class get what they want for a small part of the free pages: the lanes of a warp
 /// that asks for a few small sizes.
 const FEW_LANES: u32 = 4;
@@ -94,6 +101,12 @@ impl Hints {
     pub(crate) fn may_take_pages(&self) -> bool {
         let are_rare = are_rare(self.free, self.admitted);
         !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
+    }
+
+    /// Whether a burst wants slots where hardly any page is free. What stripes have left there they lack themselves: a burst uses up what it gets, and to take
+    /// it from each other only takes time.
+    pub(crate) fn are_last_for_bursts(&self) -> bool {
+        self.burst && are_rare(self.free, self.admitted)
     }
 
     /// Whether so many pages are free that to look for anything else would be a waste of time.
@@ -220,6 +233,11 @@ impl Core {
             old: OldSlab::default(),
         }
     }
+}
+
+/// Whether so many lanes of a warp want the same that others will too, and soon.
+pub(crate) fn is_burst(count: u32) -> bool {
+    count >= SEARCHING_LANES
 }
 
 /// Whether so few pages are free, of all, that they are rare.

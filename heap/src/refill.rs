@@ -2,10 +2,11 @@
 //!
 //! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
 //! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). The others wait for a while, and then help
-//! themselves elsewhere (see [`crate::scavenge`]).
+//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free and what a refill finds
+//! is little for all of them.
 
 use crate::heap::Core;
-use crate::hints::OldSlab;
+use crate::hints::{OldSlab, is_burst};
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
@@ -20,6 +21,11 @@ const PATIENCE: u32 = 1000;
 /// Looks after which it may wait for another stripe instead.
 /// (Under shuttle at once: else no schedule would come there.)
 const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 4 };
+/// Who comes again has waited before, and got less than its lanes want: it waits this part as long (binary logarithm).
+const PATIENCE_LESS_LOG2: u32 = 4;
+/// Looks after which a burst searches for itself where hardly any page is free: what is found there are single pages, less than a few warps want, and
+/// those that wait for the same stripe would search one after another.
+const PATIENCE_OF_BURST: u32 = if cfg!(shuttle) { 1 } else { 32 };
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
@@ -83,6 +89,11 @@ impl Core {
             return self.turn_away(class, stripe, drawn);
         };
         let mut drawn = drawn;
+        let less_log2 = if drawn == Ticket::refilling(class) {
+            PATIENCE_LESS_LOG2
+        } else {
+            0
+        };
         loop {
             let together = warp::active_mask();
             let crosses = drawn.left() >= 0;
@@ -95,10 +106,16 @@ impl Core {
             if crosses && drawn.left() > 0 {
                 return drawn;
             }
-            if !crosses && !await_refill(stripe, FIRST_PATIENCE) {
+            if !crosses && is_burst(count) && !await_refill(stripe, PATIENCE_OF_BURST) {
+                let found = self.search_for_group(class, count);
+                if found.left() > 0 {
+                    return found;
+                }
+            }
+            if !crosses && !await_refill(stripe, FIRST_PATIENCE >> less_log2) {
                 stripe = self.where_to_wait_on(class, stripe);
             }
-            if crosses || !await_refill(stripe, PATIENCE) {
+            if crosses || !await_refill(stripe, PATIENCE >> less_log2) {
                 return self.scavenge(wish, count);
             }
             drawn = stripe.draw(count);
@@ -199,7 +216,7 @@ impl Core {
             self.arrived(at_hand, slab, before);
             return ticket;
         }
-        if hints.are_pages_scarce() {
+        if hints.are_pages_scarce() && !hints.are_last_for_bursts() {
             let ticket = self.adopt(stripe, before, reserved);
             if ticket.left() > 0 {
                 return ticket;
@@ -437,7 +454,7 @@ impl Core {
 
 /// Waits for the lanes of a mask. Out of line, for the compiler would make two ways of it: one for crosser and one for others.
 #[inline(never)]
-fn meet(lanes: u32) {
+pub(crate) fn meet(lanes: u32) {
     warp::sync(lanes);
 }
 

@@ -133,6 +133,20 @@ impl Core {
         }
     }
 
+    /// What a group of `count` lanes finds that does not wait for its stripe, if hardly any page is free: as [`scavenge`](Self::scavenge), but where a refill
+    /// would search, and no ticket with units says nothing of the rest.
+    #[inline(never)]
+    pub(crate) fn search_for_group(&self, class: u32, count: u32) -> Ticket {
+        if !self.are_pages_rare() {
+            return Ticket::empty(class);
+        }
+        let obtained = self.obtain(class, Effort::Little);
+        match obtained.slab() {
+            Some(slab) => self.draw_from(obtained, slab, count),
+            None => Ticket::empty(class),
+        }
+    }
+
     /// Draws from an obtained slab, and lists what is left of it.
     fn draw_from(&self, obtained: Search, slab: Slab, count: u32) -> Ticket {
         let ticket = self.ticket_for(slab);
