@@ -408,12 +408,12 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
-/// together (whole warps, or parts of one too) and what repeats it (these, and single lanes).
+/// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (these, and single lanes).
 const OUT_OF_LINE: [[usize; 6]; 5] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 4, 2, 2, 0],
-    [0, 0, 8, 4, 4, 0],
+    [1, 0, 8, 4, 4, 0],
     [1, 2, 9, 5, 5, 0],
 ];
 
