@@ -106,8 +106,8 @@ impl Core {
             if crosses && drawn.left() > 0 {
                 return drawn;
             }
-            if !crosses && is_burst(count) && !await_refill(stripe, PATIENCE_OF_BURST) {
-                let found = self.search_for_group(class, count);
+            if !crosses && is_burst(count) {
+                let found = self.search_as_burst(stripe, class, count);
                 if found.left() > 0 {
                     return found;
                 }
@@ -125,10 +125,23 @@ impl Core {
         }
     }
 
+    /// What a burst of `count` lanes finds for itself, which hardly waits for its stripe where hardly any page is free. Out of line as a whole, for
+    /// what lives here would need registers in all that wait.
+    #[cold]
+    #[inline(never)]
+    fn search_as_burst(&self, stripe: &Stripe, class: u32, count: u32) -> Ticket {
+        if await_refill(stripe, PATIENCE_OF_BURST) {
+            return Ticket::empty(class);
+        }
+        self.search_for_group(class, count)
+    }
+
     /// The stripe that a group goes on to wait for which has waited for `stripe` in vain: that of its multiprocessor, unless pages are plentiful.
     ///
     /// Where stripes are refilled again and again some are slower than others, and would keep their blocks while the rest has nothing to do.
     /// But a multiprocessor that waits begins no other block: so more are served by the stripes that are faster.
+    #[cold]
+    #[inline(never)]
     fn where_to_wait_on<'a>(&'a self, class: u32, stripe: &'a Stripe) -> &'a Stripe {
         if self.are_pages_plentiful() {
             return stripe;
@@ -138,6 +151,8 @@ impl Core {
 
     /// What a group gets whose leader came through a stale handle: nothing. As the crosser it still
     /// does its duty. Its lanes come to `malloc_again`, where those with a good handle go on.
+    #[cold]
+    #[inline(never)]
     fn turn_away(&self, class: u32, stripe: &Stripe, drawn: Ticket) -> Ticket {
         if drawn.left() >= 0 {
             let before = self.sound_or_empty(class, drawn);
@@ -151,6 +166,7 @@ impl Core {
 
     /// What a group that drew `count` units from a stripe of a class as its crosser gets: what was
     /// left of the old slab, or else units of the new one, which it does not have to draw.
+    #[inline(never)]
     pub(crate) fn cross(&self, class: u32, stripe: &Stripe, before: Ticket, count: u32) -> Ticket {
         let before = self.sound_or_empty(class, before);
         let refilled = self.refill(stripe, before, count);
