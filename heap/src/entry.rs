@@ -191,7 +191,7 @@ mod tests {
                     (entry.kind(), entry.class(), entry.order()),
                     (Kind::Slab, class, order)
                 );
-                for page_shift in 10..25 {
+                for page_shift in 10..=31 - order.max(7) {
                     let bytes = 1_u64 << (page_shift + order);
                     if bytes >= u64::from(class::slot_bytes(class)) {
                         let slots = bytes / u64::from(class::slot_bytes(class));

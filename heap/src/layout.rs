@@ -22,25 +22,31 @@ pub const MIN_PAGE_BYTES: u64 = 1 << 10;
 pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
 /// Largest capacity in bytes (1 TiB: words of the slots' bitmap are counted in 32 bits).
 pub const MAX_CAPACITY: u64 = 1 << 40;
-/// Slabs have at most `2^MAX_ORDER` pages.
-pub const MAX_ORDER: u32 = 9;
+/// Slabs have at most `2^MAX_ORDER` pages, in a heap that is not [small](is_small) half as many.
+pub const MAX_ORDER: u32 = 10;
 /// But those that have [`MANY_SLOTS`] with fewer pages have at most `2^MANY_ORDER`.
 const MANY_ORDER: u32 = 8;
 /// More than one launch that fills a GPU takes of a stripe, so that the slab can be rewound between such launches.
 const MANY_SLOTS: u64 = 1 << 14;
+/// A heap of fewer bytes is small. (Under exploration heaps are tiny, and like large ones.)
+const SMALL_CAPACITY: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 2 << 30 };
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 255;
+/// The same in a small heap, where what stripes hold is soon missed. (With 56 a launch may want two fifths of 1 GiB in blocks of one size before it comes to
+/// the end of the largest slabs; with 48 less, and with 64 the heap fills less.)
+const FEW_STRIPES: u32 = 56;
 /// Slots of the largest size in a slab of `2^MANY_ORDER` pages.
 const FEWEST_SLOTS: u64 = 8;
-/// Slots that a slab has at least, where the heap is large enough: what is left over at its end is
-/// less than this part of it.
+/// Slots that a slab has at least, where the heap is large enough.
 const WISHED_SLOTS: u64 = 8;
+/// If more than this part of such a slab is left over behind its last slot, the usual one is twice as large.
+const LEFT_OVER_SHARE: u64 = 24;
 /// Slots of a slab at most, where a page does not have more.
 pub const MAX_SLOTS: u64 = 1 << 16;
 /// Each array begins at a multiple of this, the size of two L2 lines.
 const ARRAY_ALIGNMENT: u64 = 256;
 
-/// The usual slabs of all stripes of a class take at most this share of the heap.
+/// The slabs of [`WISHED_SLOTS`] of all stripes of a class take at most this share of the heap.
 #[cfg(not(any(loom, shuttle)))]
 const STRIPES_SHARE: u64 = 1024;
 /// Under exploration the tiny heaps have several stripes too.
@@ -180,7 +186,7 @@ impl Cursor {
 )]
 impl Layout {
     /// Lays out a heap of at least `capacity` bytes (rounded up to pages), scattered over at most
-    /// `stripes` stripes a class: the number of streaming multiprocessors is a good choice.
+    /// `stripes` stripes a class, and over 56 at most if it is below 2 GiB: the number of streaming multiprocessors is a good choice.
     ///
     /// # Errors
     ///
@@ -199,7 +205,9 @@ impl Layout {
         let page_count = capacity.div_ceil(page_bytes) as u32;
         // A slab is at most a 64th of the heap, and has at most 2 GiB: offsets in it have 32 bits.
         let fitting = (page_count / 64).max(1).ilog2();
-        let max_order = fitting.min(MAX_ORDER).min(31 - page_bytes.ilog2());
+        let is_small = is_small(u64::from(page_count) * page_bytes);
+        let most_order = MAX_ORDER - u32::from(!is_small);
+        let max_order = fitting.min(most_order).min(31 - page_bytes.ilog2());
         let largest_slot =
             ((page_bytes << max_order.min(MANY_ORDER)) / FEWEST_SLOTS).max(128) as u32;
         let class_count = class::class_of(largest_slot) + 1;
@@ -210,7 +218,7 @@ impl Layout {
             page_count,
             class_count,
             largest_slot,
-            stripes: stripes.clamp(1, MAX_STRIPES),
+            stripes: stripes.clamp(1, if is_small { FEW_STRIPES } else { MAX_STRIPES }),
             max_order,
             offsets: Offsets::zeroed(),
             metadata_bytes: 0,
@@ -290,8 +298,12 @@ impl Layout {
                 .ilog2()
                 .min(self.max_order)
         };
-        let usual_order = order_for(WISHED_SLOTS);
-        let most_order = order_for(MANY_SLOTS).max(MANY_ORDER.min(self.max_order));
+        let many_slots = MANY_SLOTS << u32::from(is_small(self.capacity));
+        let most_order = order_for(many_slots).max(MANY_ORDER.min(self.max_order));
+        let wished_order = order_for(WISHED_SLOTS);
+        let wished = self.page_bytes() << wished_order;
+        let is_much_left = wished % slot > wished / LEFT_OVER_SHARE;
+        let usual_order = (wished_order + u32::from(is_much_left)).min(most_order);
         let largest_order = (MAX_SLOTS * slot / self.page_bytes())
             .max(1)
             .ilog2()
@@ -304,11 +316,16 @@ impl Layout {
         }
     }
 
-    /// Stripes of all classes: as many as the heap has, if as many as the power of two below have usual slabs that fit the share of
-    /// the heap that they may take.
+    /// Stripes of all classes: as many as the heap has, if as many as the power of two below, in a small heap the one above, have slabs that fit the
+    /// share of the heap that they may take.
     #[must_use]
     pub fn stripe_table(&self) -> StripeTable {
         let budget_log2 = (self.capacity / STRIPES_SHARE).max(1).ilog2();
+        let all_log2 = if is_small(self.capacity) {
+            self.stripes.next_power_of_two().ilog2()
+        } else {
+            self.stripes.ilog2()
+        };
         let mut table = 0;
         for place in 0..=(self.class_count - 1) / class::OCTAVE {
             let octave = place.max(1);
@@ -317,7 +334,7 @@ impl Layout {
             // The last field can say 0 alone.
             let log2 = if self.stripes == 1 {
                 0
-            } else if fitting < self.stripes.ilog2() {
+            } else if fitting < all_log2 {
                 fitting
             } else {
                 StripeTable::ALL
@@ -370,6 +387,11 @@ impl Layout {
     pub fn stripe_count(&self, class: u32) -> u32 {
         self.stripe_table().count(class, self.stripes)
     }
+}
+
+/// Whether a heap of a capacity, in bytes, is small: then it has fewer stripes, which hold less, but may have larger slabs instead.
+const fn is_small(capacity: u64) -> bool {
+    capacity < SMALL_CAPACITY
 }
 
 #[cfg(test)]
