@@ -32,9 +32,9 @@ const MANY_SLOTS: u64 = 1 << 14;
 const SMALL_CAPACITY: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 2 << 30 };
 /// Stripes of a class at most.
 pub const MAX_STRIPES: u32 = 255;
-/// The same in a small heap, where what stripes hold is soon missed. (With 56 a launch may want two fifths of 1 GiB in blocks of one size before it comes to
-/// the end of the largest slabs; with 48 less, and with 64 the heap fills less.)
-const FEW_STRIPES: u32 = 56;
+/// The same in a small heap, where what stripes hold is soon missed. (With 48 a launch may want three eighths of 1 GiB in blocks of one size before it comes to
+/// the end of the largest slabs; with more of them the heap fills less.)
+const FEW_STRIPES: u32 = 48;
 /// Slots of the largest size in a slab of `2^MANY_ORDER` pages.
 const FEWEST_SLOTS: u64 = 8;
 /// Slots that a slab has at least, where the heap is large enough.
@@ -186,7 +186,7 @@ impl Cursor {
 )]
 impl Layout {
     /// Lays out a heap of at least `capacity` bytes (rounded up to pages), scattered over at most
-    /// `stripes` stripes a class, and over 56 at most if it is below 2 GiB: the number of streaming multiprocessors is a good choice.
+    /// `stripes` stripes a class, and over 48 at most if it is below 2 GiB: the number of streaming multiprocessors is a good choice.
     ///
     /// # Errors
     ///
