@@ -22,7 +22,7 @@ pub const MIN_PAGE_BYTES: u64 = 1 << 10;
 pub const MIN_CAPACITY: u64 = 16 * MIN_PAGE_BYTES;
 /// Largest capacity in bytes (1 TiB: words of the slots' bitmap are counted in 32 bits).
 pub const MAX_CAPACITY: u64 = 1 << 40;
-/// Slabs have at most `2^MAX_ORDER` pages, in a heap that is not [small](is_small) half as many.
+/// Slabs have at most `2^MAX_ORDER` pages, in a heap of 2 GiB or more half as many.
 pub const MAX_ORDER: u32 = 10;
 /// But those that have [`MANY_SLOTS`] with fewer pages have at most `2^MANY_ORDER`.
 const MANY_ORDER: u32 = 8;
