@@ -114,7 +114,8 @@ typedef struct scatterheap_block {
  *   growth=WHEN    between-launches (what a heap with max does if nothing is said; see scatterheap_heap_attend) or live:
  *                  while kernels run
  *   harden=MODES   finds misuse; all, or some of red-zones, poison, zero, quarantine, trap and tags, with + between
- *   stripes=N      shares of a size class that warps draw from; as many as multiprocessors if nothing is said
+ *   stripes=N      shares of a size class that warps draw from; as many as multiprocessors if nothing is said;
+ *                  48 at most in a heap below 2 GiB
  *   count-bytes    counts requests and bytes asked for, at two atomics a request
  */
 scatterheap_heap *scatterheap_heap_create(const char *device, const char *options);

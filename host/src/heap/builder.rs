@@ -44,7 +44,7 @@ impl HeapBuilder<'_> {
         self
     }
 
-    /// How many stripes a class has at most; one for each multiprocessor if nothing is said.
+    /// How many stripes a class has at most; one for each multiprocessor if nothing is said. A heap below 2 GiB has no more than 48.
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);
         self

@@ -77,7 +77,8 @@ pub struct Arguments {
     /// comparable with a full run
     #[arg(long)]
     quick: bool,
-    /// Stripes of scatterheap's size classes at most [default: one for each multiprocessor]
+    /// Stripes of scatterheap's size classes at most [default: one for each multiprocessor]; heaps
+    /// below 2 GiB have 48 at most
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     stripes: Option<u32>,
     /// Hardened modes, such as `poison` or `red-zones,tags` or `all`: measures a heap that has them
