@@ -401,7 +401,7 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
-    ("shfl.sync.", 6, 4),
+    ("shfl.sync.", 7, 4),
     ("vote.sync.", 2, 6),
     ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 2),

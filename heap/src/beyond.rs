@@ -58,7 +58,7 @@ impl Core {
                     ticket = self.draw_beyond(wish, index, count, drawn);
                 }
                 // (Of a damaged word's row, of another class, slots may be won.)
-                if ticket.is_row() && won == 0 {
+                if ticket.is_of_slots() && won == 0 {
                     (ticket, won) = self.claim_row(ticket, count);
                 }
             }
@@ -86,7 +86,7 @@ impl Core {
             let count = group.count_ones();
             // (Of a damaged word's row, of another class, too.)
             let was_tried = drawn.has_row(count) && (won != 0 || drawn.class() == wish.class());
-            if drawn.is_row() && !was_tried {
+            if drawn.is_of_slots() && !was_tried {
                 (ticket, won) = self.claim_row(drawn, count);
             }
         }
@@ -119,7 +119,7 @@ impl Core {
             // Who comes again looks before it draws.
             let (count, none) = (group.count_ones(), Ticket::refilling(wish.class()));
             ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
-            if ticket.is_row() {
+            if ticket.is_of_slots() {
                 (ticket, won) = self.claim_row(ticket, count);
             }
         }

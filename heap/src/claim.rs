@@ -16,7 +16,6 @@ use simt::warp;
 
 /// Places of a slab where a group looks for slots that found none at its own.
 const PLACES: u32 = 4;
-
 /// What a lane's group drew.
 pub(crate) struct Draw {
     /// Lanes that came together.
@@ -27,20 +26,25 @@ pub(crate) struct Draw {
     pub(crate) rank: u32,
     /// The stripe's word before: the units below its left ones are the group's.
     pub(crate) ticket: Ticket,
-    /// Units of a row that became blocks, from the first on.
+    /// Slots that became blocks, from the first of the ticket's row on.
     pub(crate) won: u32,
 }
 
 impl Draw {
-    /// The calling lane's slot of a row, if it got one.
+    /// The calling lane's slot of those that its group got where units are slots, if there is one for it.
     #[inline(always)]
     pub(crate) fn slot(&self) -> Option<u32> {
-        let (first, _) = self.ticket.row(self.group.count_ones());
-        (self.won >> self.rank & 1 != 0).then(|| first + self.rank)
+        let count = self.group.count_ones();
+        let (first, _) = self.ticket.row(count);
+        if self.won == whole_row(count) {
+            return Some(first + self.rank);
+        }
+        let bit = nth_bit(self.won, self.rank);
+        (bit != 0).then(|| first + bit.trailing_zeros())
     }
 }
 
-/// What a group has that found slots in use where it drew a row: where the row is now, and which of its bits are the group's. One word, so that it travels in
+/// What a group has whose slots are not the row that it drew: where they are, and which of the bits there are the group's. One word, so that it travels in
 /// registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed(u64);
@@ -48,14 +52,14 @@ pub(crate) struct Claimed(u64);
 #[allow(clippy::cast_possible_truncation, reason = "two halves")]
 impl Claimed {
     /// A row that ends before slot `end`.
-    fn new(end: u32, won: u32) -> Self {
+    pub(crate) fn new(end: u32, won: u32) -> Self {
         Self(u64::from(end) << 32 | u64::from(won))
     }
 
     /// The ticket of the row, of the slab that `drawn` is of.
     #[inline(always)]
     pub(crate) fn ticket(self, drawn: Ticket) -> Ticket {
-        drawn.with_left((self.0 >> 32) as i32)
+        drawn.in_rows().with_left((self.0 >> 32) as i32)
     }
 
     /// The bits that were turned from 0 to 1, from the first on.
@@ -71,6 +75,11 @@ impl Core {
     /// other units are given back.
     pub(crate) fn claim_row(&self, ticket: Ticket, count: u32) -> (Ticket, u32) {
         let (first, drawn) = ticket.row(count);
+        if ticket.is_packed() {
+            let claimed = self.claim_packed(ticket, drawn, count);
+            let claimed = self.complete_packed(ticket, count, claimed);
+            return (claimed.ticket(ticket), claimed.won());
+        }
         // The group draws from the top of what is left.
         let last = ticket.left().cast_unsigned() - 1;
         if !self.has_slot_word(self.slot_word_index(ticket.page(), last)) {

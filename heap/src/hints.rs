@@ -262,7 +262,7 @@ pub(crate) fn is_of_many(before: Ticket) -> bool {
 
 /// Warps of the grid that each of a class's stripes is taken to serve.
 #[inline(always)]
-fn warps_of_stripe(stripes: u32) -> u32 {
+pub(crate) fn warps_of_stripe(stripes: u32) -> u32 {
     ((thread::grid_threads() / warp::LANES) >> log2(stripes)).min(MOST_WARPS)
 }
 

@@ -65,6 +65,7 @@ mod malloc;
 pub mod misuse;
 mod nap;
 mod obtain;
+mod packed;
 pub mod page_set;
 mod pages;
 mod refill;

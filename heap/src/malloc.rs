@@ -16,6 +16,7 @@
 use crate::class;
 use crate::cold;
 use crate::heap::{Core, Heap, Mark, block_of_leader};
+use crate::packed::without_lowest;
 use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -98,6 +99,28 @@ impl Slot {
             stripes,
         }
     }
+}
+
+/// What the leader of a group got for it.
+#[derive(Clone, Copy)]
+struct Served {
+    /// What it drew, or the ticket of the slots that it found elsewhere.
+    drawn: Ticket,
+    /// Which of the slots' bits it turned from 0 to 1, from the first on.
+    won: u32,
+    /// Address of the first of these slots, if there is one for each lane, or 0.
+    row: u64,
+    /// Whether the lanes' slots do not follow one another: then they are those of the bits.
+    is_packed: bool,
+}
+
+impl Served {
+    const NOT: Self = Self {
+        drawn: Ticket(0),
+        won: 0,
+        row: 0,
+        is_packed: false,
+    };
 }
 
 impl Heap {
@@ -185,39 +208,65 @@ impl Heap {
         block
     }
 
-    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, or finds slots in use: it is served while the
-    /// others wait, for to go on together out of line takes longer.
+    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, finds slots in use, or draws from a slab whose slots
+    /// are packed: it is served while the others wait, for to go on together out of line takes longer.
     #[inline(always)]
     fn malloc_rows_of_warp(&self, group: u32, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
-        let (class, count) = (slot.wish.class(), group.count_ones());
         let index = slot
             .stripes
             .of(block_of_leader(warp::opaque(group & warp::lanes_below())));
-        let (mut drawn, mut won, mut row) = (Ticket(0), 0, 0);
+        let mut served = Served::NOT;
         if Whole.leads(group) {
-            drawn = self.stripe(class, index).draw(count);
-            let mut is_row = drawn.has_row(count);
-            if !is_row && drawn.left() < count.cast_signed() {
-                drawn = cold::draw(self, through, index, count, drawn);
-                // A slot of another class begins elsewhere.
-                is_row = drawn.class() == class && drawn.has_row(count);
-            }
-            if is_row {
-                (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
-                // (Of a damaged word the class may be another.)
-                if row == 0 && drawn.class() == class {
-                    let claimed = cold::claim_elsewhere(self, drawn, count, won);
-                    (drawn, won) = (claimed.ticket(drawn), claimed.won());
-                    if won == whole_row(count) {
-                        row = self.row_address(drawn, count, slot.bytes).unwrap_or(0);
-                    }
-                }
-            }
+            served = self.serve_group(group.count_ones(), index, slot, through);
         }
-        let Some(block) = share_row(Whole, group, slot, row) else {
+        let Some(block) = share_slots(group, slot, &served) else {
+            let Served { drawn, won, .. } = served;
             return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won);
         };
         block
+    }
+
+    /// What the leader of a group of `count` lanes does for them, whose stripe of the slot's class is `index`.
+    #[inline(always)]
+    fn serve_group(&self, count: u32, index: u32, slot: Slot, through: Wish) -> Served {
+        let class = slot.wish.class();
+        let mut served = Served {
+            drawn: self.stripe(class, index).draw(count),
+            ..Served::NOT
+        };
+        let mut is_row = served.drawn.has_row(count);
+        if !is_row && served.drawn.left() < count.cast_signed() {
+            served.drawn = cold::draw(self, through, index, count, served.drawn);
+            // A slot of another class begins elsewhere.
+            is_row = served.drawn.class() == class && served.drawn.has_row(count);
+        }
+        let drawn = served.drawn;
+        let claimed =
+            if drawn.is_packed() && drawn.class() == class && drawn.left() >= count.cast_signed() {
+                let claimed = self.claim_packed(drawn, count, count);
+                if claimed.won().count_ones() == count {
+                    claimed
+                } else {
+                    cold::complete_packed(self, drawn, count, claimed)
+                }
+            } else if is_row {
+                (served.won, served.row) = self.claim_whole_row(drawn, count, slot.bytes);
+                // (Of a damaged word the class may be another.)
+                if served.row != 0 || drawn.class() != class {
+                    return served;
+                }
+                cold::claim_elsewhere(self, drawn, count, served.won)
+            } else {
+                return served;
+            };
+        (served.drawn, served.won) = (claimed.ticket(drawn), claimed.won());
+        if served.won.count_ones() == count {
+            served.row = self
+                .row_address(served.drawn, count, slot.bytes)
+                .unwrap_or(0);
+            served.is_packed = served.won != whole_row(count);
+        }
+        served
     }
 
     /// What lanes of a group have in common: the heap and the wish. Metadata begin at multiples of
@@ -320,6 +369,22 @@ fn share_row(lanes: impl Lanes, group: u32, slot: Slot, row: u64) -> Option<*mut
     };
     let rank = u64::from(lanes.rank_in(group));
     all_have_rows.then(|| (row + rank * u64::from(slot.bytes)) as *mut u8)
+}
+
+/// The same for a whole warp, where the slots of a group may be packed.
+#[inline(always)]
+fn share_slots(group: u32, slot: Slot, served: &Served) -> Option<*mut u8> {
+    // As in `share_row`.
+    Whole.sync();
+    let leader = warp::lowest(group);
+    let row = Whole.shuffle_u64(served.row, leader);
+    let packed = Whole.shuffle(if served.is_packed { served.won } else { 0 }, leader);
+    let all_have_slots = Whole.ballot(row == 0) == 0;
+    let mut number = Whole.rank_in(group);
+    if packed != 0 {
+        number = without_lowest(packed, number).trailing_zeros();
+    }
+    all_have_slots.then(|| (row + u64::from(number) * u64::from(slot.bytes)) as *mut u8)
 }
 
 /// The first of the `count` slots of a row.

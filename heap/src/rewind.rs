@@ -24,6 +24,7 @@
 use crate::hardened::Hardening;
 use crate::heap::Core;
 use crate::hints::log2;
+use crate::packed::packed_if;
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
@@ -152,13 +153,18 @@ impl Core {
         };
         let stripe = self.stripe(slab.class(), index);
         let seen = stripe.look();
-        let is_row = seen.is_of_slab_of(Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0));
-        if !is_row || seen.left() < 0 {
+        let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
+        if seen.left() < 0 || seen.span_log2() != 0 || !seen.in_rows().is_of_slab_of(row) {
             return;
         }
         let spares_refills = few || !self.are_pages_plentiful();
         let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
-        let manner = Manner { few, is_tight };
+        let packs = few && self.is_grid_to_pack(slab.class());
+        let manner = Manner {
+            few,
+            is_tight,
+            packs,
+        };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
         if rewound(seen, slots, used, manner).is_none() {
             return;
@@ -184,6 +190,8 @@ struct Manner {
     few: bool,
     /// All that one launch uses up may be needed by the next.
     is_tight: bool,
+    /// Slots may be packed.
+    packs: bool,
 }
 
 /// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody draws meanwhile: the new word. The slab has `slots`
@@ -195,11 +203,24 @@ fn rewind(
     slots: u32,
     manner: Manner,
 ) -> Option<Ticket> {
-    if !stripe.take(seen) {
+    if let Err(now) = stripe.take(seen) {
+        if manner.packs && now.left() < seen.left() && now.is_of_slab_of(seen) {
+            slab.note_drawn_while_freed(true);
+        }
         return None;
     }
-    let again = rewound(seen, slots, slab.used_hint(), manner).unwrap_or(seen);
+    let (used, was_drawn) = (slab.used_hint(), slab.is_drawn_while_freed());
+    let mut again = rewound(seen, slots, used, manner).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
+    if was_drawn {
+        let alive = used.saturating_sub(seen.left().cast_unsigned());
+        again = packed_if(again, slots, alive);
+        if !again.is_packed() {
+            slab.note_drawn_while_freed(false);
+        }
+    } else {
+        again = again.in_rows();
+    }
     let again = again.following(seen);
     stripe.publish(again);
     Some(again)
@@ -261,6 +282,7 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
+            packs: false,
         };
         let again = rewound(slab_with(0), slots, alive, manner).expect("few enough live");
         again.left().cast_unsigned()
@@ -275,6 +297,7 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
+            packs: false,
         };
         let whole =
             rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);

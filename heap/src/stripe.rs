@@ -55,8 +55,12 @@ impl Stripe {
     }
 
     /// Makes the caller the stripe's crosser, which rewinds its slab, if its word is still `seen`, which must not have fewer than no
-    /// units left; true if it was.
-    pub fn take(&self, seen: Ticket) -> bool {
+    /// units left.
+    ///
+    /// # Errors
+    ///
+    /// The word as it is, if it is another.
+    pub fn take(&self, seen: Ticket) -> Result<(), Ticket> {
         // Acquire: pairs with `publish`. Nothing is released: the slab stays with the stripe.
         self.word
             .compare_exchange(
@@ -65,7 +69,8 @@ impl Stripe {
                 Ordering::Acquire,
                 Ordering::Relaxed,
             )
-            .is_ok()
+            .map(drop)
+            .map_err(Ticket)
     }
 
     /// Empties the stripe, one of `class`, if its word is still `seen`, which must not have fewer

@@ -5,7 +5,7 @@
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
-//! | 32–34 | density: a unit spans `2^density` slots; 7 while the slab is rewound |
+//! | 32–34 | density: a unit spans `2^density` slots; 6 if it is a slot that is [packed](Ticket::packed); 7 while the slab is rewound |
 //! | 35–38 | generation, raised by each refill and each rewinding |
 //! | 39–63 | units left, signed |
 //!
@@ -26,6 +26,11 @@ const LEFT_SHIFT: u32 = 39;
 /// Units that a stripe under refill lacks, so that nobody can draw from it.
 const REFILLING_LEFT: i32 = -1;
 
+/// Slots of a slab, its lowest, among which those that are [packed](Ticket::packed) lie: a power of two, and a word of the bitmap or more.
+pub const PACKED_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 128 };
+
+/// Density of a stripe whose units are slots that are packed.
+const PACKED: u32 = 6;
 /// Density of a stripe whose slab is being rewound: more than any other.
 const REWINDING: u32 = 7;
 
@@ -71,6 +76,32 @@ impl Ticket {
     #[must_use]
     pub const fn rewinding(self) -> Self {
         Self(self.with_left(REFILLING_LEFT).0 | (REWINDING as u64) << DENSITY_SHIFT)
+    }
+
+    /// The same units of slots, but who draws them looks for slots among the [`PACKED_SLOTS`] lowest of the slab first.
+    #[must_use]
+    pub const fn packed(self) -> Self {
+        Self(self.in_rows().0 | (PACKED as u64) << DENSITY_SHIFT)
+    }
+
+    /// The same slab, of which slots are drawn as rows.
+    #[must_use]
+    pub const fn in_rows(self) -> Self {
+        Self(self.0 & !(7 << DENSITY_SHIFT))
+    }
+
+    /// Whether units are slots that are packed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_packed(self) -> bool {
+        self.density() == PACKED
+    }
+
+    /// Binary logarithm of the slots that a unit spans, if it has so many; of a damaged word it may be more.
+    #[inline(always)]
+    #[must_use]
+    pub const fn span_log2(self) -> u32 {
+        if self.is_packed() { 0 } else { self.density() }
     }
 
     /// Whether the slab is being rewound.
@@ -143,21 +174,21 @@ impl Ticket {
         (self.0 >> DENSITY_SHIFT) as u32 & 7
     }
 
-    /// Whether there were units left, and each is a slot: what is drawn is a row of slots.
+    /// Whether there were units left, and each is a slot.
     #[inline(always)]
     #[must_use]
-    pub const fn is_row(self) -> bool {
-        self.left() > 0 && self.density() == 0
+    pub const fn is_of_slots(self) -> bool {
+        self.left() > 0 && self.span_log2() == 0
     }
 
     /// Whether there were units left, and each spans several slots.
     #[inline(always)]
     #[must_use]
     pub const fn is_spread(self) -> bool {
-        self.left() > 0 && self.density() != 0
+        self.left() > 0 && self.span_log2() != 0
     }
 
-    /// Whether there were `count` units left, and each is a slot.
+    /// Whether there were `count` units left, and what is drawn is a row of as many slots.
     #[inline(always)]
     #[must_use]
     pub const fn has_row(self, count: u32) -> bool {
@@ -234,6 +265,18 @@ mod tests {
             assert_eq!((next.left(), next.class(), next.page()), (9, 3, 5));
             word = next;
         }
+    }
+
+    #[test]
+    fn packed_units_are_slots_of_the_same_slab() {
+        let word = Ticket::new(77, 4096, 8, 0, 40).following(Ticket::new(0, 0, 0, 0, 0));
+        let packed = word.packed();
+        assert!(packed.is_packed() && !word.is_packed());
+        assert!(packed.is_of_slots() && !packed.is_spread() && !packed.has_row(1));
+        assert_eq!((packed.span_log2(), packed.left()), (0, 40));
+        assert_eq!((packed.packed(), packed.in_rows()), (packed, word));
+        let rewinding = packed.rewinding();
+        assert!(rewinding.is_rewinding() && !rewinding.is_packed());
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod test_name;
 use exploration::explore;
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
+use scatterheap_heap::stripe::Stripe;
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
@@ -278,6 +280,39 @@ fn warps_of_all_lengths() {
             churn(ground, 4, || random(600) + 1);
         });
     });
+}
+
+/// Of the two classes of which slots are packed at first, the larger has hardly as many in a slab.
+#[test]
+fn slots_are_packed_while_warps_replace_blocks() {
+    explore(|| {
+        let ground = Ground::new(32 << 10, 1);
+        for bytes in [16, 32] {
+            let block = ground.malloc(bytes).expect("an empty heap");
+            let stripe = stripe(ground.heap(), bytes);
+            stripe.publish(stripe.look().packed());
+            ground.free(block);
+        }
+        let warps = 1 + u32::try_from(random(3)).expect("small");
+        on_warps(&ground, warps, 32, |ground, _, _| {
+            for _ in 0..2 {
+                let block = ground.malloc(16 << random(2));
+                if let Some(block) = block {
+                    ground.free(block);
+                }
+            }
+            churn(ground, 2, few_classes);
+        });
+    });
+}
+
+/// The only stripe of a class.
+fn stripe(heap: &Heap, bytes: u64) -> &Stripe {
+    let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
+    let class = class_of(u32::try_from(bytes).expect("small"));
+    let place = heap.layout().stripe_place(class, 0);
+    // SAFETY: a heap has a stripe of each class.
+    unsafe { &*stripes.add(usize::try_from(place).expect("fits")) }
 }
 
 /// What a lane does with a block that grows and shrinks: within its slot, to other classes, to runs

@@ -43,7 +43,7 @@ use super::{Snapshot, WORD_PAGES};
 use crate::entry::Entry;
 use crate::page_set::low_bits;
 use crate::slab::{INSTALLED, Slab, USE, times_away};
-use crate::ticket::Ticket;
+use crate::ticket::{PACKED_SLOTS, Ticket};
 use std::collections::BTreeMap;
 
 /// [`Snapshot::violations`] stops after this many.
@@ -215,7 +215,11 @@ impl Check<'_> {
             let expected = Ticket::new(class, slab.page(), order, density, ticket.left());
             slab.class() == class && expected.following(ticket) == ticket.following(ticket)
         });
-        let Some(slab) = slab.filter(|_| ticket.density() <= MAX_DENSITY) else {
+        let may_be = |slab: &Slab| {
+            ticket.span_log2() <= MAX_DENSITY
+                && (!ticket.is_packed() || self.snapshot.slots(*slab) >= PACKED_SLOTS)
+        };
+        let Some(slab) = slab.filter(may_be) else {
             let entry = match ticket.page() {
                 page if page < self.snapshot.page_count() => self.snapshot.entry(page),
                 _ => Entry::BLANK,
@@ -223,7 +227,7 @@ impl Check<'_> {
             self.report(Rule::StripeSlab, place, entry.0, ticket.0);
             return;
         };
-        let units = self.snapshot.slots(slab).div_ceil(1 << ticket.density());
+        let units = self.snapshot.slots(slab).div_ceil(1 << ticket.span_log2());
         if !(0..=units.cast_signed()).contains(&ticket.left()) {
             let left = i64::from(ticket.left()).cast_unsigned();
             self.report(Rule::StripeLeft, place, units.into(), left);

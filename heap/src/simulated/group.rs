@@ -49,7 +49,7 @@ fn claim(heap: &Heap, drawn: Ticket, count: u32) -> Vec<u64> {
     if drawn == Ticket::EXHAUSTED || drawn.left() <= 0 {
         return Vec::new();
     }
-    if drawn.is_row() {
+    if drawn.is_of_slots() {
         let (row, won) = core.claim_row(drawn, count);
         return addresses(heap, row, row.row(count).0, won);
     }

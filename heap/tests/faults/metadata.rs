@@ -6,7 +6,7 @@
 
 use super::workload::Random;
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::ticket::{NO_PAGE, Ticket};
+use scatterheap_heap::ticket::{NO_PAGE, PACKED_SLOTS, Ticket};
 use scatterheap_heap::{Core, Globals};
 use std::mem::{offset_of, size_of};
 
@@ -265,11 +265,14 @@ impl Meaning<'_> {
     }
 
     fn may_be_of_any_density(&self, class: u32, ticket: Ticket) -> bool {
-        if ticket.page() == NO_PAGE || ticket.density() > 5 || ticket.order() > 8 {
+        if ticket.page() == NO_PAGE || ticket.span_log2() > 5 || ticket.order() > 8 {
             return false;
         }
         let slots = self.layout.slots(class, ticket.order());
-        let units = slots.div_ceil(1 << ticket.density());
+        if ticket.is_packed() && slots < PACKED_SLOTS {
+            return false;
+        }
+        let units = slots.div_ceil(1 << ticket.span_log2());
         (0..=i64::from(units)).contains(&i64::from(ticket.left()))
     }
 }

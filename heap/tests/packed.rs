@@ -1,0 +1,99 @@
+//! Slots that are packed: what is freed is handed out again soon, and nothing is lost or handed out twice.
+
+#![cfg(not(any(loom, shuttle)))]
+
+mod host_heap;
+
+use host_heap::HostHeap;
+use scatterheap_heap::class::class_of;
+use scatterheap_heap::ticket::{PACKED_SLOTS, Ticket};
+use scatterheap_heap::{Heap, stripe::Stripe};
+use std::collections::BTreeSet;
+
+/// Bytes of the blocks.
+const BYTES: u64 = 64;
+/// Blocks that are alive at once while some are replaced.
+const ALIVE: usize = 60;
+/// Fewer than a slab has, so that it is not offered again meanwhile.
+const REPLACED: usize = 2000;
+
+/// The only stripe of the blocks' class.
+fn stripe(heap: &Heap) -> &Stripe {
+    let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
+    let place = heap.layout().stripe_place(class_of(64), 0);
+    // SAFETY: a heap of one stripe has one for each class.
+    unsafe { &*stripes.add(place as usize) }
+}
+
+fn malloc(heap: &Heap) -> u64 {
+    let block = heap.malloc(BYTES);
+    assert!(!block.is_null());
+    block as u64
+}
+
+fn free(heap: &Heap, block: u64) {
+    // SAFETY: it is this thread's.
+    unsafe { heap.free(block as *mut u8) };
+}
+
+/// A heap whose stripe has a large slab without a block in it, the slots of which are packed: its stripe's word.
+fn pack(heap: &Heap) -> Ticket {
+    for _ in 0..8 {
+        let blocks = [(); 8000].map(|()| malloc(heap));
+        for block in blocks {
+            free(heap, block);
+        }
+    }
+    let word = stripe(heap).look();
+    assert!(word.left() > 8000, "{word:?}");
+    stripe(heap).publish(word.packed());
+    word.packed()
+}
+
+#[test]
+fn what_is_freed_is_soon_handed_out_again() {
+    for is_packed in [true, false] {
+        let host = HostHeap::new(16 << 30, 1, 0);
+        let heap = host.heap();
+        let word = pack(heap);
+        if !is_packed {
+            stripe(heap).publish(word.in_rows());
+        }
+        let mut used = BTreeSet::new();
+        let mut alive: Vec<_> = (0..ALIVE).map(|_| malloc(heap)).collect();
+        for number in 0..REPLACED {
+            let place = number * 7 % ALIVE;
+            free(heap, alive[place]);
+            alive[place] = malloc(heap);
+            used.insert(alive[place]);
+        }
+        let first = heap.base() + (u64::from(word.page()) << heap.layout().page_shift);
+        let lowest = first..first + u64::from(PACKED_SLOTS) * BYTES;
+        let is_low = used.iter().all(|block| lowest.contains(block));
+        assert_eq!(
+            (is_low, used.len() <= PACKED_SLOTS as usize),
+            (is_packed, is_packed)
+        );
+    }
+}
+
+#[test]
+fn where_all_is_wanted_every_slot_is_handed_out_once() {
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let heap = host.heap();
+    let word = pack(heap);
+    let page = |block: u64| (block - heap.base()) >> heap.layout().page_shift;
+    let pages = u64::from(word.page())..u64::from(word.page()) + (1 << word.order());
+    let blocks: Vec<_> = (0..word.left()).map(|_| malloc(heap)).collect();
+    assert_eq!(blocks.iter().collect::<BTreeSet<_>>().len(), blocks.len());
+    assert!(blocks.iter().all(|block| pages.contains(&page(*block))));
+    // The next is of another slab.
+    let next = malloc(heap);
+    assert!(!blocks.contains(&next));
+    for block in blocks.into_iter().chain([next]) {
+        free(heap, block);
+    }
+    // All of it is there again.
+    let all = heap.malloc(heap.capacity());
+    assert_eq!(all as u64, heap.base());
+}
