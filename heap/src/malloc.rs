@@ -261,10 +261,12 @@ impl Heap {
             };
         (served.drawn, served.won) = (claimed.ticket(drawn), claimed.won());
         if served.won.count_ones() == count {
-            served.row = self
-                .row_address(served.drawn, count, slot.bytes)
-                .unwrap_or(0);
             served.is_packed = served.won != whole_row(count);
+            let reach = if served.is_packed { u32::BITS } else { count };
+            let first = first_of_row(served.drawn, count);
+            served.row = self
+                .row_address(drawn.page(), first, reach, slot.bytes)
+                .unwrap_or(0);
         }
         served
     }
@@ -281,20 +283,19 @@ impl Heap {
     /// the first on, and if all the address of the first block.
     #[inline(always)]
     fn claim_whole_row(&self, drawn: Ticket, count: u32, bytes: u32) -> (u32, u64) {
-        let Some(address) = self.row_address(drawn, count, bytes) else {
+        let (page, first) = (drawn.page(), first_of_row(drawn, count));
+        let Some(address) = self.row_address(page, first, count, bytes) else {
             // The stripe's word is damaged.
             return (0, 0);
         };
-        let won = self.claim_bits(drawn.page(), first_of_row(drawn, count), count);
+        let won = self.claim_bits(page, first, count);
         (won, if won == whole_row(count) { address } else { 0 })
     }
 
-    /// Address of the first of the `count` slots of `bytes` bytes of a row, if it lies in the heap.
+    /// Address of slot `first` of the slab at a page, if it and those up to `count` from there, of `bytes` bytes each, lie in the heap.
     #[inline(always)]
-    fn row_address(&self, drawn: Ticket, count: u32, bytes: u32) -> Option<u64> {
-        let first = first_of_row(drawn, count);
-        let offset =
-            (u64::from(drawn.page()) << self.page_shift) + u64::from(first) * u64::from(bytes);
+    fn row_address(&self, page: u32, first: u32, count: u32, bytes: u32) -> Option<u64> {
+        let offset = (u64::from(page) << self.page_shift) + u64::from(first) * u64::from(bytes);
         (offset + u64::from(count) * u64::from(bytes) <= self.capacity)
             .then_some(self.base + offset)
     }
