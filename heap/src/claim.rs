@@ -16,6 +16,7 @@ use simt::warp;
 
 /// Places of a slab where a group looks for slots that found none at its own.
 const PLACES: u32 = 4;
+
 /// What a lane's group drew.
 pub(crate) struct Draw {
     /// Lanes that came together.

@@ -4,7 +4,7 @@
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
 //! two if the row crosses a word. If all groups get rows, each lane has its block beside the leader's. Else slots that are in use are looked for
-//! elsewhere in the slab ([`crate::claim`]), and if units lack the leader first refills the stripe or waits for who does ([`crate::refill`]); then all go on
+//! elsewhere in the slab ([`crate::claim`]), or are packed ([`crate::packed`]), and if units lack the leader first refills the stripe or waits for who does ([`crate::refill`]); then all go on
 //! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
 //!
 //! The stripe only says where to look: a block belongs to

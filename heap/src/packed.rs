@@ -20,7 +20,7 @@ use simt::atomic::{DeviceAtomicU32, Ordering};
 
 /// Slots of the smallest slab of which slots are packed.
 const LEAST_SLOTS: u32 = 2 * PACKED_SLOTS;
-/// How many slots are alive of a slab of which slots are packed: hardly more, as a rule, than are free among the lowest.
+/// How many slots are alive of a slab of which slots are packed: so few that groups find some free among the lowest.
 const ALIVE: RangeInclusive<u32> = 1..=PACKED_SLOTS / 4 * 3;
 /// A launch has so many warps for each stripe, at least, if slots are packed for it.
 const LEAST_WARPS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 8 };

@@ -5,28 +5,20 @@
 mod host_heap;
 
 use host_heap::HostHeap;
+use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::ticket::{PACKED_SLOTS, Ticket};
-use scatterheap_heap::{Heap, stripe::Stripe};
 use std::collections::BTreeSet;
 
 /// Bytes of the blocks.
-const BYTES: u64 = 64;
+const BYTES: u32 = 64;
 /// Blocks that are alive at once while some are replaced.
 const ALIVE: usize = 60;
 /// Fewer than a slab has, so that it is not offered again meanwhile.
 const REPLACED: usize = 2000;
 
-/// The only stripe of the blocks' class.
-fn stripe(heap: &Heap) -> &Stripe {
-    let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
-    let place = heap.layout().stripe_place(class_of(64), 0);
-    // SAFETY: a heap of one stripe has one for each class.
-    unsafe { &*stripes.add(place as usize) }
-}
-
 fn malloc(heap: &Heap) -> u64 {
-    let block = heap.malloc(BYTES);
+    let block = heap.malloc(BYTES.into());
     assert!(!block.is_null());
     block as u64
 }
@@ -36,17 +28,18 @@ fn free(heap: &Heap, block: u64) {
     unsafe { heap.free(block as *mut u8) };
 }
 
-/// A heap whose stripe has a large slab without a block in it, the slots of which are packed: its stripe's word.
-fn pack(heap: &Heap) -> Ticket {
+/// Gives the heap's stripe a large slab without a block in it, the slots of which are packed: the stripe's word.
+fn pack(host: &HostHeap) -> Ticket {
+    let heap = host.heap();
     for _ in 0..8 {
         let blocks = [(); 8000].map(|()| malloc(heap));
         for block in blocks {
             free(heap, block);
         }
     }
-    let word = stripe(heap).look();
+    let word = host.stripe(class_of(BYTES)).look();
     assert!(word.left() > 8000, "{word:?}");
-    stripe(heap).publish(word.packed());
+    host.stripe(class_of(BYTES)).publish(word.packed());
     word.packed()
 }
 
@@ -55,9 +48,9 @@ fn what_is_freed_is_soon_handed_out_again() {
     for is_packed in [true, false] {
         let host = HostHeap::new(16 << 30, 1, 0);
         let heap = host.heap();
-        let word = pack(heap);
+        let word = pack(&host);
         if !is_packed {
-            stripe(heap).publish(word.in_rows());
+            host.stripe(class_of(BYTES)).publish(word.in_rows());
         }
         let mut used = BTreeSet::new();
         let mut alive: Vec<_> = (0..ALIVE).map(|_| malloc(heap)).collect();
@@ -68,7 +61,7 @@ fn what_is_freed_is_soon_handed_out_again() {
             used.insert(alive[place]);
         }
         let first = heap.base() + (u64::from(word.page()) << heap.layout().page_shift);
-        let lowest = first..first + u64::from(PACKED_SLOTS) * BYTES;
+        let lowest = first..first + u64::from(PACKED_SLOTS * BYTES);
         let is_low = used.iter().all(|block| lowest.contains(block));
         assert_eq!(
             (is_low, used.len() <= PACKED_SLOTS as usize),
@@ -81,7 +74,7 @@ fn what_is_freed_is_soon_handed_out_again() {
 fn where_all_is_wanted_every_slot_is_handed_out_once() {
     let host = HostHeap::new(16 << 30, 1, 0);
     let heap = host.heap();
-    let word = pack(heap);
+    let word = pack(&host);
     let page = |block: u64| (block - heap.base()) >> heap.layout().page_shift;
     let pages = u64::from(word.page())..u64::from(word.page()) + (1 << word.order());
     let blocks: Vec<_> = (0..word.left()).map(|_| malloc(heap)).collect();

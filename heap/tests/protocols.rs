@@ -21,7 +21,6 @@ use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
 use scatterheap_heap::misuse::Misuse;
 use scatterheap_heap::page_set::{PageSet, SetState, Sets};
-use scatterheap_heap::stripe::Stripe;
 use scatterheap_heap::{Globals, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
 use scatterheap_simt::emulation::set_block;
@@ -109,16 +108,6 @@ impl Ground {
     /// A block of which there must be one.
     fn obtain(&self, bytes: u64) -> u64 {
         self.malloc(bytes).expect("there is memory")
-    }
-
-    /// The only stripe of a class.
-    fn stripe(&self, bytes: u64) -> &Stripe {
-        let class = class_of(u32::try_from(bytes).expect("small"));
-        let layout = self.heap().layout();
-        let stripes = (self.heap().metadata() + layout.offsets.stripes) as *const Stripe;
-        let place = usize::try_from(layout.stripe_place(class, 0)).expect("fits");
-        // SAFETY: a heap has a stripe of each class.
-        unsafe { &*stripes.add(place) }
     }
 
     /// A block of which there must be one, whose content is then used.
@@ -1209,17 +1198,17 @@ fn a_slab_offered_again_passes_the_content() {
 #[test]
 fn a_packed_slot_passes_the_content() {
     /// So many to a page that a slab of one is large enough for slots to be packed.
-    const BYTES: u64 = PAGE / 32;
+    const BYTES: u32 = 32;
     explore(4, || {
         // Slots are drawn from the highest on, so two are left, the lowest; but that which is freed comes before them where slots are
         // packed, since the first unit is not 0.
         let ground = Ground::new(1);
-        let mut blocks: Vec<_> = (0..30).map(|_| ground.obtain(BYTES)).collect();
-        let stripe = ground.stripe(BYTES);
+        let mut blocks: Vec<_> = (0..30).map(|_| ground.obtain(BYTES.into())).collect();
+        let stripe = ground.host.stripe(class_of(BYTES));
         stripe.publish(stripe.look().packed());
         let given = blocks.remove(20);
         let other = spawn(&ground, move |ground| ground.spend(given));
-        let mine = ground.obtain(BYTES);
+        let mine = ground.obtain(BYTES.into());
         ground.write(mine);
         other.join().expect("no panic");
         blocks.push(mine);

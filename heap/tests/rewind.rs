@@ -7,26 +7,17 @@ mod host_heap;
 use host_heap::HostHeap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
-use scatterheap_heap::ticket::Ticket;
-use scatterheap_heap::{Heap, stripe::Stripe};
 
 /// How many blocks a phase has: what a multiprocessor allocates when 2^20 threads do.
 const BLOCKS: usize = 8000;
 
-/// The word of the only stripe of a class.
-fn stripe_word(heap: &Heap, class: u32) -> Ticket {
-    let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
-    let place = heap.layout().stripe_place(class, 0);
-    // SAFETY: a heap of one stripe has one for each class, and nobody changes them meanwhile.
-    unsafe { &*stripes.add(place as usize) }.look()
-}
-
 /// Allocates the blocks of a phase, of so many bytes, and frees them: how often the stripe was refilled meanwhile, modulo 16.
-fn refills_of_a_phase(heap: &Heap, bytes: u32) -> u32 {
-    let before = stripe_word(heap, class_of(bytes));
+fn refills_of_a_phase(host: &HostHeap, bytes: u32) -> u32 {
+    let (heap, stripe) = (host.heap(), host.stripe(class_of(bytes)));
+    let before = stripe.look();
     let blocks = [(); BLOCKS].map(|()| heap.malloc(bytes.into()));
     assert!(blocks.iter().all(|block| !block.is_null()));
-    let after = stripe_word(heap, class_of(bytes));
+    let after = stripe.look();
     for block in blocks {
         // SAFETY: it is this thread's.
         unsafe { heap.free(block) };
@@ -41,7 +32,7 @@ const FIRST: usize = 8;
 fn what_a_phase_freed_the_next_one_has_without_a_refill() {
     for bytes in [64, 48] {
         let host = HostHeap::new(16 << 30, 1, 0);
-        let phase = |_| refills_of_a_phase(host.heap(), bytes);
+        let phase = |_| refills_of_a_phase(&host, bytes);
         let first: Vec<_> = (0..FIRST).map(phase).collect();
         let later: Vec<_> = (0..32).map(phase).collect();
         assert!(first.iter().any(|refills| *refills > 0), "{first:?}");
@@ -57,7 +48,7 @@ fn frees_rewind_unless_there_is_a_quarantine() {
         let heap = host.heap();
         let words = || -> Vec<_> {
             let classes = 0..heap.layout().class_count;
-            classes.map(|class| stripe_word(heap, class)).collect()
+            classes.map(|class| host.stripe(class).look()).collect()
         };
         let phase = |_| {
             let blocks = [(); BLOCKS].map(|()| heap.malloc(64));
@@ -79,11 +70,11 @@ fn a_large_slab_is_offered_in_whole_words() {
     let (bytes, warp) = (48, 32);
     let host = HostHeap::new(16 << 30, 1, 0);
     for phase in 0..2 * FIRST {
-        refills_of_a_phase(host.heap(), bytes);
+        refills_of_a_phase(&host, bytes);
         if phase < FIRST {
             continue;
         }
-        let word = stripe_word(host.heap(), class_of(bytes));
+        let word = host.stripe(class_of(bytes)).look();
         assert_eq!(word.left() % warp, 0, "phase {phase}");
         let slots = host.heap().layout().slots(word.class(), word.order());
         // Otherwise it would be so by itself.

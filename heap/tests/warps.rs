@@ -13,7 +13,6 @@ use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
-use scatterheap_heap::stripe::Stripe;
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
@@ -282,37 +281,31 @@ fn warps_of_all_lengths() {
     });
 }
 
-/// Of the two classes of which slots are packed at first, the larger has hardly as many in a slab.
+/// Both classes have slabs of as many slots as are packed, or twice as many. Some lanes want the one and the others the other, so whole warps have two groups,
+/// often one of few lanes, whose slots are packed, and one of many, which takes its row.
 #[test]
 fn slots_are_packed_while_warps_replace_blocks() {
     explore(|| {
         let ground = Ground::new(32 << 10, 1);
         for bytes in [16, 32] {
-            let block = ground.malloc(bytes).expect("an empty heap");
-            let stripe = stripe(ground.heap(), bytes);
+            let block = ground.malloc(bytes.into()).expect("an empty heap");
+            let stripe = ground.host.stripe(class_of(bytes));
             stripe.publish(stripe.look().packed());
             ground.free(block);
         }
         let warps = 1 + u32::try_from(random(3)).expect("small");
-        on_warps(&ground, warps, 32, |ground, _, _| {
+        let border = 1 + u32::try_from(random(12)).expect("small");
+        let (few, many) = [(16, 32), (32, 16)][usize::try_from(random(2)).expect("small")];
+        on_warps(&ground, warps, 32, move |ground, _, lane| {
+            let bytes = if lane < border { few } else { many };
             for _ in 0..2 {
-                let block = ground.malloc(16 << random(2));
-                if let Some(block) = block {
+                if let Some(block) = ground.malloc(bytes) {
                     ground.free(block);
                 }
             }
             churn(ground, 2, few_classes);
         });
     });
-}
-
-/// The only stripe of a class.
-fn stripe(heap: &Heap, bytes: u64) -> &Stripe {
-    let stripes = (heap.metadata() + heap.layout().offsets.stripes) as *const Stripe;
-    let class = class_of(u32::try_from(bytes).expect("small"));
-    let place = heap.layout().stripe_place(class, 0);
-    // SAFETY: a heap has a stripe of each class.
-    unsafe { &*stripes.add(usize::try_from(place).expect("fits")) }
 }
 
 /// What a lane does with a block that grows and shrinks: within its slot, to other classes, to runs

@@ -9,6 +9,7 @@
 use scatterheap_heap::growth::Growth;
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
+use scatterheap_heap::stripe::Stripe;
 use scatterheap_heap::{Core, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
 use std::alloc::{Layout as Request, alloc, dealloc};
@@ -103,6 +104,14 @@ impl HostHeap {
         }
         self.make_empty();
         stale
+    }
+
+    /// The first stripe of a class.
+    pub fn stripe(&self, class: u32) -> &Stripe {
+        let stripes = (self.metadata as u64 + self.layout.offsets.stripes) as *const Stripe;
+        let place = self.layout.stripe_place(class, 0);
+        // SAFETY: a heap has a stripe of each class.
+        unsafe { &*stripes.add(place as usize) }
     }
 
     pub fn heap(&self) -> &Heap {
