@@ -13,6 +13,7 @@ use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
+use scatterheap_heap::ticket::PACKED_SLOTS;
 use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
@@ -281,29 +282,49 @@ fn warps_of_all_lengths() {
     });
 }
 
-/// Both classes have slabs of as many slots as are packed, or twice as many. Some lanes want the one and the others the other, so whole warps have two groups,
-/// often one of few lanes, whose slots are packed, and one of many, which takes its row.
+/// Fills most of the slots among which those of a class are packed, so that few are free, here and there: the blocks.
+fn fill_packed(ground: &Ground, bytes: u32) -> Vec<Block> {
+    let stripe = ground.host.stripe(class_of(bytes));
+    let pack = || stripe.publish(stripe.look().packed());
+    let mut blocks = vec![ground.malloc(bytes.into()).expect("an empty heap")];
+    pack();
+    blocks.extend((2..PACKED_SLOTS).filter_map(|_| ground.malloc(bytes.into())));
+    for _ in 0..random(12) {
+        let index = usize::try_from(random(blocks.len() as u64)).expect("small");
+        ground.free(blocks.swap_remove(index));
+    }
+    // Who frees may have it offered in rows again.
+    pack();
+    blocks
+}
+
+/// Some lanes want packed slots, of which few are free, and the others wider ones. So a whole warp has two groups, often one of few lanes and one of more than are
+/// packed, which take their row.
 #[test]
 fn slots_are_packed_while_warps_replace_blocks() {
     explore(|| {
         let ground = Ground::new(32 << 10, 1);
-        for bytes in [16, 32] {
-            let block = ground.malloc(bytes.into()).expect("an empty heap");
-            let stripe = ground.host.stripe(class_of(bytes));
-            stripe.publish(stripe.look().packed());
-            ground.free(block);
-        }
-        let warps = 1 + u32::try_from(random(3)).expect("small");
-        let border = 1 + u32::try_from(random(12)).expect("small");
-        let (few, many) = [(16, 32), (32, 16)][usize::try_from(random(2)).expect("small")];
-        on_warps(&ground, warps, 32, move |ground, _, lane| {
-            let bytes = if lane < border { few } else { many };
-            for _ in 0..2 {
-                if let Some(block) = ground.malloc(bytes) {
-                    ground.free(block);
+        let held = Mutex::new(fill_packed(&ground, 16));
+        let warps = 1 + u32::try_from(random(2)).expect("small");
+        let border = 1 + u32::try_from(random(31)).expect("small");
+        on_warps(&ground, warps, 32, move |ground, warp, lane| {
+            let bytes = if lane < border { 16 } else { 32 };
+            let mut kept = Vec::new();
+            for _ in 0..3 {
+                // So that they often come together, all of them.
+                warp::sync(u32::MAX);
+                kept.extend(ground.malloc(bytes));
+                if !kept.is_empty() && random(2) == 0 {
+                    let index = usize::try_from(random(kept.len() as u64)).expect("small");
+                    ground.free(kept.swap_remove(index));
                 }
             }
-            churn(ground, 2, few_classes);
+            if (warp, lane) == (0, 0) {
+                kept.append(&mut held.lock().expect("lock"));
+            }
+            for block in kept {
+                ground.free(block);
+            }
         });
     });
 }
