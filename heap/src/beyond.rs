@@ -47,7 +47,12 @@ impl Core {
             let had_row = drawn.has_row(count) && drawn.class() == wish.class();
             let leaders = warp::active_mask();
             if had_row && won != whole_row(count) {
-                let claimed = self.claim_row_elsewhere(drawn, count, won);
+                let claimed = if drawn.is_churned() {
+                    // Nothing was tried yet.
+                    self.claim_where_churned(drawn, count)
+                } else {
+                    self.claim_row_elsewhere(drawn, count, won)
+                };
                 (ticket, won) = (claimed.ticket(drawn), claimed.won());
             }
             // Units for which there is no slot are given back before anybody waits: who finds a slab full of them searches in vain.

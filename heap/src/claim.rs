@@ -60,7 +60,7 @@ impl Claimed {
     /// The ticket of the row, of the slab that `drawn` is of.
     #[inline(always)]
     pub(crate) fn ticket(self, drawn: Ticket) -> Ticket {
-        drawn.in_rows().with_left((self.0 >> 32) as i32)
+        drawn.with_left((self.0 >> 32) as i32)
     }
 
     /// The bits that were turned from 0 to 1, from the first on.
@@ -76,11 +76,6 @@ impl Core {
     /// other units are given back.
     pub(crate) fn claim_row(&self, ticket: Ticket, count: u32) -> (Ticket, u32) {
         let (first, drawn) = ticket.row(count);
-        if ticket.is_packed() {
-            let claimed = self.claim_packed(ticket, drawn, count);
-            let claimed = self.complete_packed(ticket, count, claimed);
-            return (claimed.ticket(ticket), claimed.won());
-        }
         // The group draws from the top of what is left.
         let last = ticket.left().cast_unsigned() - 1;
         if !self.has_slot_word(self.slot_word_index(ticket.page(), last)) {

@@ -19,7 +19,7 @@ use crate::layout::{ClassInfo, Layout, StripeTable};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
-use crate::stripe::{Stripe, Stripes};
+use crate::stripe::{ChurnNote, Stripe, Stripes};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
@@ -466,6 +466,14 @@ impl Heap {
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
         // SAFETY: as for `core`.
         unsafe { self.stripes.get(index * u32::from(self.stripe_row) + class) }
+    }
+
+    /// The note of row `index` of the stripes.
+    #[inline(always)]
+    pub(crate) fn churn_note(&self, index: u32) -> &ChurnNote {
+        let row = u32::from(self.stripe_row);
+        // SAFETY: as for `core`; the last word of a row is no stripe's, and has the size of one.
+        unsafe { &*self.stripes.pointer(index * row + row - 1).cast() }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these

@@ -83,7 +83,8 @@ impl Heap {
                 |index| bit_words(index, set_words, admitted),
             );
             share.write(at(offsets.stripes), layout.stripe_words().into(), |place| {
-                Stripe::empty(layout.stripe_at(place).map_or(0, |(class, _)| class))
+                let stripe = layout.stripe_at(place);
+                stripe.map_or_else(Stripe::none, |(class, _)| Stripe::empty(class))
             });
             share.write(at(offsets.entries), pages, |_| DeviceAtomicU64::new(0));
             share.write(at(offsets.slabs), pages, |_| SlabState::zero());

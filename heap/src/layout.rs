@@ -354,11 +354,11 @@ impl Layout {
             .unwrap_or(0)
     }
 
-    /// Words of a row of stripes, which has one of each class: up to whole cache lines. Those beyond the last class are
-    /// those of no stripe.
+    /// Words of a row of stripes, which has one of each class, and after these one word at least of no stripe: up to whole cache lines. The last is the row's
+    /// [`ChurnNote`](crate::stripe::ChurnNote).
     #[must_use]
     pub fn stripe_row(&self) -> u32 {
-        self.class_count.next_multiple_of(ROW_WORDS)
+        (self.class_count + 1).next_multiple_of(ROW_WORDS)
     }
 
     /// Words of all rows.

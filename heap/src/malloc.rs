@@ -198,7 +198,8 @@ impl Heap {
             drawn = self
                 .stripe(slot.wish.class(), slot.stripes.of(block))
                 .draw(count);
-            if drawn.has_row(count) {
+            // (Not `&&`, as in `has_row`.)
+            if drawn.has_row(count) & !drawn.is_churned() {
                 (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
             }
         }
@@ -230,6 +231,8 @@ impl Heap {
     #[inline(always)]
     fn serve_group(&self, count: u32, index: u32, slot: Slot, through: Wish) -> Served {
         let class = slot.wish.class();
+        // Before the draw: to wait for both takes no longer.
+        let churned = self.churn_note(index).read();
         let mut served = Served {
             drawn: self.stripe(class, index).draw(count),
             ..Served::NOT
@@ -241,24 +244,25 @@ impl Heap {
             is_row = served.drawn.class() == class && served.drawn.has_row(count);
         }
         let drawn = served.drawn;
-        let claimed =
-            if drawn.is_packed() && drawn.class() == class && drawn.left() >= count.cast_signed() {
-                let claimed = self.claim_packed(drawn, count, count);
-                if claimed.won().count_ones() == count {
-                    claimed
-                } else {
-                    cold::complete_packed(self, drawn, count, claimed)
-                }
-            } else if is_row {
-                (served.won, served.row) = self.claim_whole_row(drawn, count, slot.bytes);
-                // (Of a damaged word the class may be another.)
-                if served.row != 0 || drawn.class() != class {
-                    return served;
-                }
-                cold::claim_elsewhere(self, drawn, count, served.won)
+        if !is_row {
+            return served;
+        }
+        // (Of a damaged word the class may be another.)
+        let is_of_class = drawn.class() == class;
+        let claimed = if is_of_class && self.packs(drawn, count, slot.bytes, churned) {
+            let claimed = self.claim_packed(drawn, count);
+            if claimed.won().count_ones() == count {
+                claimed
             } else {
+                cold::complete_packed(self, drawn, count, claimed)
+            }
+        } else {
+            (served.won, served.row) = self.claim_whole_row(drawn, count, slot.bytes);
+            if served.row != 0 || !is_of_class {
                 return served;
-            };
+            }
+            cold::claim_elsewhere(self, drawn, count, served.won)
+        };
         (served.drawn, served.won) = (claimed.ticket(drawn), claimed.won());
         if served.won.count_ones() == count {
             served.is_packed = served.won != whole_row(count);

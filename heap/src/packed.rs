@@ -7,21 +7,27 @@
 //! [`PACKED_SLOTS`] lowest of the slab. The units say how many there are, as ever, but not where; only
 //! where none is free among those the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
 //!
-//! That a slab is drawn from while blocks of it are freed is seen by who would rewind it, few slots at once, and finds that others draw at that moment
-//! ([`crate::rewind`]). It is noted beside the slab, goes over to the slab that its stripe gets next, and
-//! holds for each offer until a rewinding finds nothing alive, or too much to be packed. Small launches find what they used in L2 in any case.
+//! Slots are packed in a launch that *churns*: blocks are freed while others are drawn. That is seen by who would rewind a slab, few slots at once, and finds
+//! that others draw from it at that moment ([`crate::rewind`]): it notes the launch's number beside the stripes of its row. A warp of several
+//! groups reads that while it draws, for which it waits in any case. Other lanes read it only where the stripe's word says that it is worth it, and then out of
+//! line. The next launch, which may allocate alone, knows nothing of it.
+//!
+//! Where too much of a slab is alive, who finds no slot among the lowest notes it in the stripe's word, until the slab is offered anew. Small launches find
+//! what they used in L2 in any case.
 
 use crate::claim::Claimed;
+use crate::class;
 use crate::heap::{Core, Heap};
 use crate::hints::warps_of_stripe;
+use crate::stripe::Churned;
 use crate::ticket::{PACKED_SLOTS, Ticket};
-use core::ops::RangeInclusive;
 use simt::atomic::{DeviceAtomicU32, Ordering};
+use simt::thread;
 
-/// Slots of the smallest slab of which slots are packed.
-const LEAST_SLOTS: u32 = 2 * PACKED_SLOTS;
-/// How many slots are alive of a slab of which slots are packed: so few that groups find some free among the lowest.
-const ALIVE: RangeInclusive<u32> = 1..=PACKED_SLOTS / 4 * 3;
+/// Slots of the smallest slab of which slots are packed (binary logarithm).
+const LEAST_SLOTS_LOG2: u32 = PACKED_SLOTS.ilog2() + if cfg!(any(loom, shuttle)) { 0 } else { 1 };
+/// Slots are packed while there are so many free in each word.
+const LEAST_FREE: u32 = 5;
 /// A launch has so many warps for each stripe, at least, if slots are packed for it.
 const LEAST_WARPS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 8 };
 /// Slots among which a lane looks for one first. The more there are, the less of the memory is touched, and the more often two groups want the same.
@@ -31,26 +37,32 @@ const MOST_LANES: u32 = 8;
 /// How often such a group tries to get what is free in a word.
 const TRIES: u32 = 3;
 
-/// The same word, of a slab of `slots` slots of which so many are alive, but packed if that fits: for a slab that is drawn from while blocks of it are freed.
-pub(crate) fn packed_if(ticket: Ticket, slots: u32, alive: u32) -> Ticket {
-    if slots >= LEAST_SLOTS && ALIVE.contains(&alive) {
-        ticket.packed()
-    } else {
-        ticket.in_rows()
-    }
-}
-
 impl Heap {
-    /// Sets the bits of up to `drawn` slots that are free in a word among the lowest of a slab, for a group of `count` lanes that drew as many units: which they
-    /// are, or none. Groups whose first units are not the same begin at different places.
+    /// Whether slots are packed of the units that a group of `count` lanes drew, slots of so many bytes, in a row of stripes of which `churned` was noted.
     #[inline(always)]
-    pub(crate) fn claim_packed(&self, ticket: Ticket, drawn: u32, count: u32) -> Claimed {
-        let first = ticket.left().cast_unsigned() - drawn;
-        let place = first.wrapping_mul(SPAN) % PACKED_SLOTS;
+    pub(crate) fn packs(
+        &self,
+        ticket: Ticket,
+        count: u32,
+        slot_bytes: u32,
+        churned: Churned,
+    ) -> bool {
+        let slab_bytes = (1_u64 << self.page_shift) << ticket.order();
+        churned.is_in(thread::grid_id())
+            && !ticket.is_crowded()
+            && count <= MOST_LANES
+            && u64::from(slot_bytes) << LEAST_SLOTS_LOG2 <= slab_bytes
+    }
+
+    /// Sets the bits of up to `count` slots, [`MOST_LANES`] at most, that are free in a word among the lowest of a slab, for a group that drew as many units: which
+    /// they are, or none. Groups whose first units are not the same begin at different places.
+    #[inline(always)]
+    pub(crate) fn claim_packed(&self, ticket: Ticket, count: u32) -> Claimed {
+        let place = packed_place(ticket, count);
         let index = self.slot_word_index(ticket.page(), place);
         // Beyond the last word only if the stripe's word is damaged.
-        let won = if drawn <= MOST_LANES && self.has_slot_word(index) {
-            claim_lowest(self.slot_word(index), place & 31, drawn)
+        let won = if self.has_slot_word(index) {
+            claim_lowest(self.slot_word(index), place & 31, count)
         } else {
             0
         };
@@ -59,27 +71,71 @@ impl Heap {
 }
 
 impl Core {
-    /// Whether a launch is so large that slots of a class are packed for it.
-    pub(crate) fn is_grid_to_pack(&self, class: u32) -> bool {
-        warps_of_stripe(self.stripes_of(class).count) >= LEAST_WARPS
+    /// Notes that slots of stripe `index` of a class are drawn in this launch while others are freed, few at once.
+    pub(crate) fn note_churn(&self, class: u32, index: u32) {
+        if warps_of_stripe(self.stripes_of(class).count) >= LEAST_WARPS {
+            self.churn_note(index).write(thread::grid_id());
+            self.stripe(class, index).note_churn();
+        }
     }
 
-    /// What to do for a group of `count` lanes of which not all got slots where these are packed, but `claimed`: takes the row that it drew if none did, and
-    /// gives back the units for which there are none.
+    /// What to do for a group of `count` lanes of which perhaps not all got slots where these are packed, but `claimed`: takes the row that it drew if none
+    /// did, and gives back the units for which there are none.
     #[cold]
     #[inline(never)]
     pub(crate) fn complete_packed(&self, ticket: Ticket, count: u32, claimed: Claimed) -> Claimed {
-        let (_, drawn) = ticket.row(count);
         let won = claimed.won().count_ones();
+        if won == count {
+            return claimed;
+        }
         if won == 0 {
-            let (row, won) = self.claim_row(ticket.in_rows(), count);
-            return Claimed::new(row.row(count).0 + count, won);
+            self.note_if_crowded(ticket, count);
+            return self.claim_row_of(ticket, count);
         }
-        if won != drawn {
-            self.give_back_units(ticket, drawn - won);
-        }
+        self.give_back_units(ticket, count - won);
         claimed
     }
+
+    /// Slots for a group of `count` lanes that drew as many units, of which some were once drawn while blocks were freed: packed, if that is so in this launch,
+    /// or else the row.
+    pub(crate) fn claim_where_churned(&self, ticket: Ticket, count: u32) -> Claimed {
+        let class = ticket.class();
+        let index = self.stripes_of(class).of(thread::block_number());
+        let churned = self.churn_note(index).read();
+        if self.packs(ticket, count, class::slot_bytes(class), churned) {
+            return self.complete_packed(ticket, count, self.claim_packed(ticket, count));
+        }
+        if !churned.is_in(thread::grid_id()) {
+            self.stripe(class, index).forget_churn();
+        }
+        self.claim_row_of(ticket, count)
+    }
+
+    /// The row that a group of `count` lanes drew, or what there is elsewhere.
+    fn claim_row_of(&self, ticket: Ticket, count: u32) -> Claimed {
+        let (row, won) = self.claim_row(ticket, count);
+        Claimed::new(row.row(count).0 + count, won)
+    }
+
+    /// Notes it if too much is alive among the lowest slots of a slab: a group of `count` lanes that drew found nothing in its word of the bitmap.
+    #[inline(always)]
+    fn note_if_crowded(&self, ticket: Ticket, count: u32) {
+        let index = self.slot_word_index(ticket.page(), packed_place(ticket, count));
+        // Relaxed: a guess.
+        let taken = self.slot_word(index).load(Ordering::Relaxed);
+        if taken.count_zeros() < LEAST_FREE {
+            let class = ticket.class();
+            let index = self.stripes_of(class).of(thread::block_number());
+            self.stripe(class, index).note_crowded();
+        }
+    }
+}
+
+/// Where among the lowest slots a group of `count` lanes begins to look that drew `ticket`.
+#[inline(always)]
+fn packed_place(ticket: Ticket, count: u32) -> u32 {
+    let first = ticket.left().cast_unsigned() - count;
+    first.wrapping_mul(SPAN) % PACKED_SLOTS
 }
 
 /// Sets the first `count` bits of a word that are 0, from bit `from` on, round the word; gives those that it turned from 0 to 1: fewer only if others
@@ -147,22 +203,6 @@ mod tests {
         for count in 0..=MOST_LANES {
             assert_eq!(without_lowest(bits, count), expected);
             expected &= expected - 1;
-        }
-    }
-
-    #[test]
-    fn slabs_are_packed_where_little_is_alive() {
-        let ticket = Ticket::new(3, 64, 2, 0, 500);
-        for (slots, alive, packs) in [
-            (512, 60, true),
-            (512, 0, false),
-            (512, 100, false),
-            (255, 60, false),
-        ] {
-            let offered = packed_if(ticket, slots, alive);
-            assert_eq!(offered.is_packed(), packs, "{alive} of {slots}");
-            assert_eq!(offered.in_rows(), ticket);
-            assert_eq!(packed_if(offered, slots, alive), offered);
         }
     }
 }

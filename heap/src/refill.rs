@@ -9,10 +9,9 @@ use crate::heap::Core;
 use crate::hints::{OldSlab, is_burst};
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
-use crate::packed::packed_if;
 use crate::slab::Slab;
 use crate::stripe::{AT_ONCE, Stripe, which};
-use crate::ticket::{PACKED_SLOTS, Ticket};
+use crate::ticket::Ticket;
 use simt::atomic::{Ordering, fence};
 use simt::{thread, time, warp};
 
@@ -43,25 +42,12 @@ pub(crate) struct Glance {
     free: u32,
     /// A word of the bitmap an eighth above its lowest.
     taken: u32,
-    /// Whether it was drawn from while blocks of it were freed.
-    is_drawn_while_freed: bool,
 }
 
 impl Glance {
     /// Whether blocks of the slab were freed while it was drawn from: a quarter of it.
     pub(crate) fn came_back(&self) -> bool {
         self.free > 0 && self.free >= self.slots / 4
-    }
-
-    /// A word that offers the stripe's next slab, of `slots` slots, packed if that fits and the one that was looked at was drawn from while blocks were
-    /// freed.
-    fn packed_if_drawn(&self, ticket: Ticket, slots: u32) -> Ticket {
-        if !self.is_drawn_while_freed || ticket.span_log2() != 0 {
-            return ticket;
-        }
-        // Blocks will be, if none is yet.
-        let alive = slots.saturating_sub(ticket.left().cast_unsigned()).max(1);
-        packed_if(ticket, slots, alive)
     }
 
     /// The ticket by which the slab, that of `before`, can be drawn from once more, if enough of it was freed meanwhile;
@@ -221,24 +207,20 @@ impl Core {
         let as_before = hints.of_stripe(false, old);
         hints = hints.of_stripe(has_outgrown, old);
         if old.may_stay && !hints.outgrown {
-            return self.offer_again(stripe, before, again, glance, reserved);
+            return self.offer_again(stripe, before, again, reserved);
         }
         let mut at_hand = self.take_at_hand(before, hints);
         if hints.outgrown && at_hand.slab().is_none() {
             if old.may_stay {
-                return self.offer_again(stripe, before, again, glance, reserved);
+                return self.offer_again(stripe, before, again, reserved);
             }
             hints = as_before;
             at_hand = self.take_at_hand(before, hints);
         }
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
-            let ticket = glance.packed_if_drawn(ticket, self.slots(slab));
             self.install(slab.page(), ticket.left().cast_unsigned());
             self.note_stripe(slab.page(), stripe, self.keeps(slab, before, hints));
-            if glance.is_drawn_while_freed {
-                self.slab_state(slab.page()).note_drawn_while_freed(true);
-            }
             self.announce_leaving(before);
             if !before.has_slab() {
                 self.gets_slab(before.class());
@@ -265,16 +247,12 @@ impl Core {
         if !ticket.has_slab() {
             return ticket.class() == class && ticket.left() == 0;
         }
-        let (slots, span_log2) = (
-            self.plausible_slots(ticket_slab(ticket)),
-            ticket.span_log2(),
-        );
+        let (slots, density) = (self.plausible_slots(ticket_slab(ticket)), ticket.density());
         // Not `div_ceil`, which may panic.
         ticket.class() == class
-            && (span_log2 <= MAX_DENSITY || ticket.is_rewinding())
+            && (density <= MAX_DENSITY || ticket.is_rewinding())
             && slots > 0
-            && ticket.left() <= (((slots - 1) >> span_log2) + 1).cast_signed()
-            && (!ticket.is_packed() || slots >= PACKED_SLOTS)
+            && ticket.left() <= (((slots - 1) >> density) + 1).cast_signed()
     }
 
     /// Empties a stripe of a class if its word is one that no stripe holds. True if it was.
@@ -440,23 +418,14 @@ impl Core {
             free: slots.saturating_sub(self.used_hint(before.page())),
             // Relaxed: a guess.
             taken: word.load(Ordering::Relaxed),
-            is_drawn_while_freed: self.slab_state(before.page()).is_drawn_while_freed(),
         }
     }
 
     /// Offers the slab of a stripe once more: the word `again` before `reserved` units were drawn.
     ///
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
-    fn offer_again(
-        &self,
-        stripe: &Stripe,
-        before: Ticket,
-        again: Ticket,
-        glance: Glance,
-        reserved: u32,
-    ) -> Ticket {
+    fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
         let slab = self.slab_state(before.page());
-        let again = glance.packed_if_drawn(again, glance.slots);
         slab.reserve(again.left().cast_unsigned());
         slab.keep();
         stripe.publish(again.without(reserved).following(before));

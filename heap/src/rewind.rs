@@ -24,7 +24,6 @@
 use crate::hardened::Hardening;
 use crate::heap::Core;
 use crate::hints::log2;
-use crate::packed::packed_if;
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
@@ -154,17 +153,12 @@ impl Core {
         let stripe = self.stripe(slab.class(), index);
         let seen = stripe.look();
         let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
-        if seen.left() < 0 || seen.span_log2() != 0 || !seen.in_rows().is_of_slab_of(row) {
+        if seen.left() < 0 || !seen.is_of_slab_of(row) {
             return;
         }
         let spares_refills = few || !self.are_pages_plentiful();
         let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
-        let packs = few && self.is_grid_to_pack(slab.class());
-        let manner = Manner {
-            few,
-            is_tight,
-            packs,
-        };
+        let manner = Manner { few, is_tight };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
         if rewound(seen, slots, used, manner).is_none() {
             return;
@@ -173,12 +167,16 @@ impl Core {
         if !stays {
             return;
         }
-        if let Some(again) = rewind(stripe, state, seen, slots, manner)
-            && is_tight
-            && state.used_hint() == again.left().cast_unsigned()
-        {
+        match rewind(stripe, state, seen, slots, manner) {
             // The last of what lived was freed before the word was there.
-            rewind(stripe, state, again, slots, manner);
+            Ok(again) if is_tight && state.used_hint() == again.left().cast_unsigned() => {
+                let _ = rewind(stripe, state, again, slots, manner);
+            }
+            // Others draw: it churns.
+            Err(now) if few && now.left() < seen.left() && now.is_of_slab_of(seen) => {
+                self.note_churn(slab.class(), index);
+            }
+            _ => {}
         }
     }
 }
@@ -190,40 +188,23 @@ struct Manner {
     few: bool,
     /// All that one launch uses up may be needed by the next.
     is_tight: bool,
-    /// Slots may be packed.
-    packs: bool,
 }
 
 /// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody draws meanwhile: the new word. The slab has `slots`
-/// slots.
+/// slots. Else gives the word that the stripe has.
 fn rewind(
     stripe: &Stripe,
     slab: &SlabState,
     seen: Ticket,
     slots: u32,
     manner: Manner,
-) -> Option<Ticket> {
-    if let Err(now) = stripe.take(seen) {
-        if manner.packs && now.left() < seen.left() && now.is_of_slab_of(seen) {
-            slab.note_drawn_while_freed(true);
-        }
-        return None;
-    }
-    let (used, was_drawn) = (slab.used_hint(), slab.is_drawn_while_freed());
-    let mut again = rewound(seen, slots, used, manner).unwrap_or(seen);
+) -> Result<Ticket, Ticket> {
+    stripe.take(seen)?;
+    let again = rewound(seen, slots, slab.used_hint(), manner).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
-    if was_drawn {
-        let alive = used.saturating_sub(seen.left().cast_unsigned());
-        again = packed_if(again, slots, alive);
-        if !again.is_packed() {
-            slab.note_drawn_while_freed(false);
-        }
-    } else {
-        again = again.in_rows();
-    }
-    let again = again.following(seen);
+    let again = again.not_crowded().following(seen);
     stripe.publish(again);
-    Some(again)
+    Ok(again)
 }
 
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
@@ -282,7 +263,6 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
-            packs: false,
         };
         let again = rewound(slab_with(0), slots, alive, manner).expect("few enough live");
         again.left().cast_unsigned()
@@ -297,7 +277,6 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
-            packs: false,
         };
         let whole =
             rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);

@@ -43,9 +43,6 @@ pub(crate) const USE: u32 = AWAY - 1;
 /// Flag beside the stripe that had a slab last: it is to be rewound ([`crate::rewind`]).
 const KEPT: u32 = 1 << 31;
 
-/// Flag beside it: who would have rewound the slab found that others drew from it at that moment ([`crate::packed`]).
-const DRAWN: u32 = 1 << 30;
-
 /// The bits of the away count in a slab's word.
 const AWAY_COUNT: u32 = !(INSTALLED | USE);
 
@@ -58,7 +55,7 @@ pub(crate) fn times_away(word: u32) -> u32 {
 #[repr(C, align(32))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
-    /// Which of all stripes had the slab last, whether it [keeps](KEPT) it, and whether it was [drawn from](DRAWN) while blocks were freed.
+    /// Which of all stripes had the slab last, and whether it [keeps](KEPT) it.
     stripe: DeviceAtomicU32,
 }
 
@@ -77,22 +74,6 @@ impl SlabState {
     pub(crate) fn used_hint(&self) -> u32 {
         // Relaxed: only frees can run beside the caller, and they only lower it. (Of another slab it is a guess.)
         self.usage.load(Ordering::Relaxed) & USE
-    }
-
-    /// Whether the slab was drawn from while blocks of it were freed. A hint.
-    pub(crate) fn is_drawn_while_freed(&self) -> bool {
-        // Relaxed: a hint, as all that is noted beside it.
-        self.stripe.load(Ordering::Relaxed) & DRAWN != 0
-    }
-
-    /// Notes whether the slab was drawn from while blocks of it were freed.
-    pub(crate) fn note_drawn_while_freed(&self, drawn: bool) {
-        // Relaxed, both: hints.
-        if drawn {
-            self.stripe.fetch_or(DRAWN, Ordering::Relaxed);
-        } else {
-            self.stripe.fetch_and(!DRAWN, Ordering::Relaxed);
-        }
     }
 
     /// Notes that the stripe that has the slab keeps it.
@@ -275,7 +256,7 @@ impl Core {
     pub(crate) fn keeper(&self, slab: Slab) -> Option<(u32, bool)> {
         // Relaxed: who acts on it compares the stripe's word.
         let last = self.slab_state(slab.page()).stripe.load(Ordering::Relaxed);
-        let (class, index) = self.layout().stripe_at(last & !(KEPT | DRAWN))?;
+        let (class, index) = self.layout().stripe_at(last & !KEPT)?;
         (class == slab.class()).then_some((index, last & KEPT != 0))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::heap::Core;
 use crate::ticket::Ticket;
-use simt::atomic::{DeviceAtomicU64, Ordering};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
 
 /// A stripe's word.
 ///
@@ -17,6 +17,13 @@ pub struct Stripe {
 pub(crate) const ROW_WORDS: u32 = 16;
 
 impl Stripe {
+    /// A word of no stripe.
+    pub(crate) fn none() -> Self {
+        Self {
+            word: DeviceAtomicU64::new(0),
+        }
+    }
+
     /// A stripe of `class` without a slab.
     #[must_use]
     pub fn empty(class: u32) -> Self {
@@ -40,6 +47,25 @@ impl Stripe {
     pub fn look(&self) -> Ticket {
         // Relaxed: `draw`, `detach` and `take` acquire, and who decides on NULL has a fence after its search.
         Ticket(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Notes that units were drawn while blocks were freed.
+    pub(crate) fn note_churn(&self) {
+        // Relaxed: a hint, of whatever slab the stripe has.
+        self.word.fetch_or(Ticket(0).churned().0, Ordering::Relaxed);
+    }
+
+    /// Forgets that.
+    pub(crate) fn forget_churn(&self) {
+        // Relaxed: as in `note_churn`.
+        self.word
+            .fetch_and(!Ticket(0).churned().0, Ordering::Relaxed);
+    }
+
+    /// Notes that the slab is crowded, until it is offered anew.
+    pub(crate) fn note_crowded(&self) {
+        // Relaxed: a hint, of whatever slab the stripe has.
+        self.word.fetch_or(Ticket(0).crowded().0, Ordering::Relaxed);
     }
 
     /// Replaces the word. Only the crosser may do this.
@@ -73,16 +99,59 @@ impl Stripe {
             .map_err(Ticket)
     }
 
-    /// Empties the stripe, one of `class`, if its word is still `seen`, which must not have fewer
+    /// Empties the stripe, one of `class`, if its word is still `seen`, but for what is a hint, which must not have fewer
     /// than no units left; true if it was.
     pub fn detach(&self, class: u32, seen: Ticket) -> bool {
         let empty = Ticket::empty(class).following(seen);
-        // AcqRel: as `look` and `publish`.
-        self.word
-            .compare_exchange(seen.0, empty.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        let mut word = seen;
+        // That a hint changes is no reason to leave the slab: who searches may find nothing else.
+        while word.without_hints() == seen.without_hints() {
+            // AcqRel: as `look` and `publish`.
+            match self
+                .word
+                .compare_exchange(word.0, empty.0, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => word = Ticket(now),
+            }
+        }
+        false
     }
 }
+
+/// The last word of a row, which belongs to no stripe: one more than the number of the last launch in which units of the row's stripes were seen to be drawn
+/// while blocks were freed ([`crate::packed`]); or 0.
+#[repr(C, align(8))]
+pub struct ChurnNote(DeviceAtomicU32);
+
+impl ChurnNote {
+    /// Notes that it was so in the launch of that number.
+    pub fn write(&self, launch: u32) {
+        // Relaxed: a hint.
+        self.0.store(launch.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// What was noted.
+    #[inline(always)]
+    pub(crate) fn read(&self) -> Churned {
+        // Relaxed: a hint.
+        Churned(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// What a [`ChurnNote`] says.
+#[derive(Clone, Copy)]
+pub(crate) struct Churned(u32);
+
+impl Churned {
+    /// Whether it is of the launch of that number.
+    #[inline(always)]
+    pub(crate) fn is_in(self, launch: u32) -> bool {
+        self.0 == launch.wrapping_add(1)
+    }
+}
+
+const _: () = assert!(size_of::<ChurnNote>() == size_of::<Stripe>());
 
 /// How many stripes a class has.
 #[derive(Clone, Copy)]

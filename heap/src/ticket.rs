@@ -5,7 +5,9 @@
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
-//! | 32–34 | density: a unit spans `2^density` slots; 6 if it is a slot that is [packed](Ticket::packed); 7 while the slab is rewound |
+//! | 30 | whether so much is alive of the slab that slots are not [packed](crate::packed): a hint |
+//! | 31 | whether the row's [note](crate::stripe::ChurnNote) is to be looked at, by which slots may be packed: a hint |
+//! | 32–34 | density: a unit spans `2^density` slots; 7 while the slab is rewound |
 //! | 35–38 | generation, raised by each refill and each rewinding |
 //! | 39–63 | units left, signed |
 //!
@@ -20,17 +22,17 @@ pub const NO_PAGE: u32 = (1 << 18) - 1;
 
 const ORDER_SHIFT: u32 = 18;
 const CLASS_SHIFT: u32 = 22;
+const CROWDED: u64 = 1 << 30;
+const CHURNED: u64 = 1 << 31;
 const DENSITY_SHIFT: u32 = 32;
 const GENERATION_SHIFT: u32 = 35;
 const LEFT_SHIFT: u32 = 39;
 /// Units that a stripe under refill lacks, so that nobody can draw from it.
 const REFILLING_LEFT: i32 = -1;
 
-/// Slots of a slab, its lowest, among which those that are [packed](Ticket::packed) lie: a power of two, and a word of the bitmap or more.
+/// Slots of a slab, its lowest, among which those that are [packed](crate::packed) lie: a power of two, and a word of the bitmap or more.
 pub const PACKED_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 128 };
 
-/// Density of a stripe whose units are slots that are packed.
-const PACKED: u32 = 6;
 /// Density of a stripe whose slab is being rewound: more than any other.
 const REWINDING: u32 = 7;
 
@@ -78,30 +80,42 @@ impl Ticket {
         Self(self.with_left(REFILLING_LEFT).0 | (REWINDING as u64) << DENSITY_SHIFT)
     }
 
-    /// The same units of slots, but who draws them looks for slots among the [`PACKED_SLOTS`] lowest of the slab first.
+    /// The same units, but too much is alive of the slab for slots to be packed ([`crate::packed`]).
     #[must_use]
-    pub const fn packed(self) -> Self {
-        Self(self.in_rows().0 | (PACKED as u64) << DENSITY_SHIFT)
+    pub const fn crowded(self) -> Self {
+        Self(self.0 | CROWDED)
     }
 
-    /// The same slab, of which slots are drawn as rows.
+    /// The same units, of a slab of which it is not known that it is crowded.
     #[must_use]
-    pub const fn in_rows(self) -> Self {
-        Self(self.0 & !(7 << DENSITY_SHIFT))
+    pub const fn not_crowded(self) -> Self {
+        Self(self.0 & !CROWDED)
     }
 
-    /// Whether units are slots that are packed.
+    /// Whether too much is alive for slots to be packed.
     #[inline(always)]
     #[must_use]
-    pub const fn is_packed(self) -> bool {
-        self.density() == PACKED
+    pub const fn is_crowded(self) -> bool {
+        self.0 & CROWDED != 0
     }
 
-    /// Binary logarithm of the slots that a unit spans, if it has so many; of a damaged word it may be more.
+    /// The same units, which others drew while blocks were freed, in some launch.
+    #[must_use]
+    pub const fn churned(self) -> Self {
+        Self(self.0 | CHURNED)
+    }
+
+    /// Whether units were drawn while blocks were freed, in some launch.
     #[inline(always)]
     #[must_use]
-    pub const fn span_log2(self) -> u32 {
-        if self.is_packed() { 0 } else { self.density() }
+    pub const fn is_churned(self) -> bool {
+        self.0 & CHURNED != 0
+    }
+
+    /// The same units, without what is but a hint.
+    #[must_use]
+    pub const fn without_hints(self) -> Self {
+        Self(self.0 & !(CROWDED | CHURNED))
     }
 
     /// Whether the slab is being rewound.
@@ -167,7 +181,7 @@ impl Ticket {
         self.0 as u32 >> ORDER_SHIFT & 15
     }
 
-    /// Binary logarithm of the slots that a unit spans.
+    /// Binary logarithm of the slots that a unit spans; of a damaged word it may be more than that of a word of the bitmap.
     #[inline(always)]
     #[must_use]
     pub const fn density(self) -> u32 {
@@ -178,14 +192,14 @@ impl Ticket {
     #[inline(always)]
     #[must_use]
     pub const fn is_of_slots(self) -> bool {
-        self.left() > 0 && self.span_log2() == 0
+        self.left() > 0 && self.density() == 0
     }
 
     /// Whether there were units left, and each spans several slots.
     #[inline(always)]
     #[must_use]
     pub const fn is_spread(self) -> bool {
-        self.left() > 0 && self.span_log2() != 0
+        self.left() > 0 && self.density() != 0
     }
 
     /// Whether there were `count` units left, and what is drawn is a row of as many slots.
@@ -222,7 +236,7 @@ impl Ticket {
     #[inline(always)]
     #[must_use]
     pub const fn is_of_slab_of(self, other: Self) -> bool {
-        (self.0 ^ other.0) & ((1 << GENERATION_SHIFT) - 1) == 0
+        (self.0 ^ other.0) & ((1 << GENERATION_SHIFT) - 1) & !(CROWDED | CHURNED) == 0
     }
 
     /// How often the stripe was refilled or its slab rewound, modulo 16.
@@ -268,15 +282,21 @@ mod tests {
     }
 
     #[test]
-    fn packed_units_are_slots_of_the_same_slab() {
+    fn hints_change_nothing_else() {
         let word = Ticket::new(77, 4096, 8, 0, 40).following(Ticket::new(0, 0, 0, 0, 0));
-        let packed = word.packed();
-        assert!(packed.is_packed() && !word.is_packed());
-        assert!(packed.is_of_slots() && !packed.is_spread() && !packed.has_row(1));
-        assert_eq!((packed.span_log2(), packed.left()), (0, 40));
-        assert_eq!((packed.packed(), packed.in_rows()), (packed, word));
-        let rewinding = packed.rewinding();
-        assert!(rewinding.is_rewinding() && !rewinding.is_packed());
+        assert!(!word.is_crowded() && !word.is_churned());
+        let (crowded, churned) = (word.crowded(), word.churned());
+        assert!(crowded.is_crowded() && churned.is_churned());
+        assert_eq!(
+            (crowded.not_crowded(), churned.not_crowded()),
+            (word, churned)
+        );
+        let both = crowded.churned();
+        assert_eq!(both.without_hints(), word);
+        assert!(both.has_row(1) && both.is_of_slab_of(word));
+        assert_eq!((both.page(), both.order()), (4096, 8));
+        assert_eq!((both.class(), both.left()), (77, 40));
+        assert!(both.rewinding().is_rewinding());
     }
 
     #[test]

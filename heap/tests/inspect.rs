@@ -447,6 +447,8 @@ impl Judge<'_> {
             32..35 if ticket.page() != NO_PAGE => Verdict::Either,
             // The generation.
             35..39 if in_use => Verdict::Unnoticed,
+            // Hints.
+            30..32 if in_use => Verdict::Unnoticed,
             _ => Verdict::Found,
         }
     }

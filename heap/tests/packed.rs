@@ -8,6 +8,7 @@ use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::ticket::{PACKED_SLOTS, Ticket};
+use scatterheap_simt::emulation::{Position, set_position};
 use std::collections::BTreeSet;
 
 /// Bytes of the blocks.
@@ -39,34 +40,62 @@ fn pack(host: &HostHeap) -> Ticket {
     }
     let word = host.stripe(class_of(BYTES)).look();
     assert!(word.left() > 8000, "{word:?}");
-    host.stripe(class_of(BYTES)).publish(word.packed());
-    word.packed()
+    host.pack(class_of(BYTES))
+}
+
+/// Lets the caller stand for a thread of a launch.
+fn stand_in(launch: u32) {
+    set_position(Position {
+        grid_id: launch,
+        ..Position::default()
+    });
+}
+
+/// Replaces blocks of which few are alive at once: whether all were among the lowest slots of the slab of `word`, and how many slots they were in.
+fn replace(heap: &Heap, word: Ticket) -> (bool, usize) {
+    let mut used = BTreeSet::new();
+    let mut alive: Vec<_> = (0..ALIVE).map(|_| malloc(heap)).collect();
+    for number in 0..REPLACED {
+        let place = number * 7 % ALIVE;
+        free(heap, alive[place]);
+        alive[place] = malloc(heap);
+        used.insert(alive[place]);
+    }
+    let first = heap.base() + (u64::from(word.page()) << heap.layout().page_shift);
+    let lowest = first..first + u64::from(PACKED_SLOTS * BYTES);
+    for block in alive {
+        free(heap, block);
+    }
+    (used.iter().all(|block| lowest.contains(block)), used.len())
 }
 
 #[test]
-fn what_is_freed_is_soon_handed_out_again() {
-    for is_packed in [true, false] {
-        let host = HostHeap::new(16 << 30, 1, 0);
-        let heap = host.heap();
-        let word = pack(&host);
-        if !is_packed {
-            host.stripe(class_of(BYTES)).publish(word.in_rows());
-        }
-        let mut used = BTreeSet::new();
-        let mut alive: Vec<_> = (0..ALIVE).map(|_| malloc(heap)).collect();
-        for number in 0..REPLACED {
-            let place = number * 7 % ALIVE;
-            free(heap, alive[place]);
-            alive[place] = malloc(heap);
-            used.insert(alive[place]);
-        }
-        let first = heap.base() + (u64::from(word.page()) << heap.layout().page_shift);
-        let lowest = first..first + u64::from(PACKED_SLOTS * BYTES);
-        let is_low = used.iter().all(|block| lowest.contains(block));
-        assert_eq!(
-            (is_low, used.len() <= PACKED_SLOTS as usize),
-            (is_packed, is_packed)
-        );
+fn what_is_freed_is_soon_handed_out_again_in_a_launch_that_churns() {
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let heap = host.heap();
+    let word = pack(&host);
+    let (are_low, slots) = replace(heap, word);
+    assert!(are_low && slots <= PACKED_SLOTS as usize, "{slots}");
+    // The next launch draws rows, and what made it look forgets it.
+    assert!(host.stripe(class_of(BYTES)).look().is_churned());
+    stand_in(1);
+    let (are_low, slots) = replace(heap, word);
+    assert!(!are_low && slots > PACKED_SLOTS as usize, "{slots}");
+    assert!(!host.stripe(class_of(BYTES)).look().is_churned());
+}
+
+#[test]
+fn where_too_much_is_alive_rows_are_drawn() {
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let heap = host.heap();
+    let word = pack(&host);
+    let alive: Vec<_> = (0..4 * PACKED_SLOTS).map(|_| malloc(heap)).collect();
+    let seen = host.stripe(class_of(BYTES)).look();
+    assert!(seen.is_crowded() && seen.is_of_slab_of(word), "{seen:?}");
+    let (are_low, slots) = replace(heap, word);
+    assert!(!are_low && slots > PACKED_SLOTS as usize, "{slots}");
+    for block in alive {
+        free(heap, block);
     }
 }
 

@@ -1204,8 +1204,7 @@ fn a_packed_slot_passes_the_content() {
         // packed, since the first unit is not 0.
         let ground = Ground::new(1);
         let mut blocks: Vec<_> = (0..30).map(|_| ground.obtain(BYTES.into())).collect();
-        let stripe = ground.host.stripe(class_of(BYTES));
-        stripe.publish(stripe.look().packed());
+        ground.host.pack(class_of(BYTES));
         let given = blocks.remove(20);
         let other = spawn(&ground, move |ground| ground.spend(given));
         let mine = ground.obtain(BYTES.into());

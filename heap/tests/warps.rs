@@ -284,17 +284,13 @@ fn warps_of_all_lengths() {
 
 /// Fills most of the slots among which those of a class are packed, so that few are free, here and there: the blocks.
 fn fill_packed(ground: &Ground, bytes: u32) -> Vec<Block> {
-    let stripe = ground.host.stripe(class_of(bytes));
-    let pack = || stripe.publish(stripe.look().packed());
     let mut blocks = vec![ground.malloc(bytes.into()).expect("an empty heap")];
-    pack();
+    ground.host.pack(class_of(bytes));
     blocks.extend((2..PACKED_SLOTS).filter_map(|_| ground.malloc(bytes.into())));
     for _ in 0..random(12) {
         let index = usize::try_from(random(blocks.len() as u64)).expect("small");
         ground.free(blocks.swap_remove(index));
     }
-    // Who frees may have it offered in rows again.
-    pack();
     blocks
 }
 

@@ -51,6 +51,14 @@ pub fn grid_threads() -> u32 {
     grid_dim() * block_dim()
 }
 
+/// Number of the launch that the grid belongs to, modulo 2^32: of launches that follow one another on a device they do too (PTX `%gridid`), on the CPU device
+/// as well.
+#[inline(always)]
+#[must_use]
+pub fn grid_id() -> u32 {
+    backend::grid_id()
+}
+
 /// Index of the streaming multiprocessor that runs the thread (PTX `%smid`); on the CPU the
 /// index of the worker thread. A hint only: a thread may be moved, and numbers may have gaps.
 #[inline(always)]

@@ -23,7 +23,7 @@
 //! - what is counted for diagnosis: requests, failures, refused frees and their first addresses;
 //! - the pages that a heap which grows has wanted last;
 //! - the epoch of a set;
-//! - the generation of a stripe in use;
+//! - the generation of a stripe in use, its hints, and those of a row of stripes;
 //! - the density of a stripe, among those at which its slab has as many units as are left;
 //! - a summary bit over a word without members;
 //! - which stripe is noted to have had a slab;
@@ -43,7 +43,7 @@ use super::{Snapshot, WORD_PAGES};
 use crate::entry::Entry;
 use crate::page_set::low_bits;
 use crate::slab::{INSTALLED, Slab, USE, times_away};
-use crate::ticket::{PACKED_SLOTS, Ticket};
+use crate::ticket::Ticket;
 use std::collections::BTreeMap;
 
 /// [`Snapshot::violations`] stops after this many.
@@ -183,11 +183,12 @@ impl Check<'_> {
             let mut holders = 0;
             let used = layout.stripe_count(class);
             for index in 0..layout.stripes {
-                let ticket = self.snapshot.stripe(class, index);
+                let word = self.snapshot.stripe(class, index);
+                let ticket = word.without_hints();
                 let place = Place::Stripe { class, index };
                 let empty = Ticket::empty(class);
                 if index >= used {
-                    self.expect(Rule::StripeEmpty, place, empty.0, ticket.0);
+                    self.expect(Rule::StripeEmpty, place, empty.0, word.0);
                 } else if ticket.has_slab() {
                     holders += 1;
                     let stripe = layout.stripe_place(class, index).into();
@@ -215,11 +216,7 @@ impl Check<'_> {
             let expected = Ticket::new(class, slab.page(), order, density, ticket.left());
             slab.class() == class && expected.following(ticket) == ticket.following(ticket)
         });
-        let may_be = |slab: &Slab| {
-            ticket.span_log2() <= MAX_DENSITY
-                && (!ticket.is_packed() || self.snapshot.slots(*slab) >= PACKED_SLOTS)
-        };
-        let Some(slab) = slab.filter(may_be) else {
+        let Some(slab) = slab.filter(|_| ticket.density() <= MAX_DENSITY) else {
             let entry = match ticket.page() {
                 page if page < self.snapshot.page_count() => self.snapshot.entry(page),
                 _ => Entry::BLANK,
@@ -227,7 +224,7 @@ impl Check<'_> {
             self.report(Rule::StripeSlab, place, entry.0, ticket.0);
             return;
         };
-        let units = self.snapshot.slots(slab).div_ceil(1 << ticket.span_log2());
+        let units = self.snapshot.slots(slab).div_ceil(1 << ticket.density());
         if !(0..=units.cast_signed()).contains(&ticket.left()) {
             let left = i64::from(ticket.left()).cast_unsigned();
             self.report(Rule::StripeLeft, place, units.into(), left);

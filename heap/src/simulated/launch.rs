@@ -63,5 +63,6 @@ fn position(block: usize, blocks: usize, multiprocessor: u32) -> Position {
         block_index: number(block),
         grid_dim: number(blocks),
         sm_id: multiprocessor,
+        ..Position::default()
     }
 }

@@ -6,7 +6,7 @@
 
 use super::workload::Random;
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::ticket::{NO_PAGE, PACKED_SLOTS, Ticket};
+use scatterheap_heap::ticket::{NO_PAGE, Ticket};
 use scatterheap_heap::{Core, Globals};
 use std::mem::{offset_of, size_of};
 
@@ -243,8 +243,8 @@ impl Meaning<'_> {
         }
     }
 
-    /// The generation of a stripe in use may be any, and the density one at which its slab has as
-    /// many units as are left. The end of a row is padding.
+    /// The generation of a stripe in use may be any, what is but a hint too, and the density one at which its slab has as
+    /// many units as are left. The end of a row is padding, and a hint.
     fn stripes(&mut self) {
         for place in 0..self.layout.stripe_words() {
             let offset = self.layout.offsets.stripes + 8 * u64::from(place);
@@ -256,7 +256,7 @@ impl Meaning<'_> {
                 continue;
             }
             let ticket = Ticket(self.word(offset));
-            let mut word = ticket.0 & !(15 << 35);
+            let mut word = ticket.without_hints().0 & !(15 << 35);
             if self.may_be_of_any_density(class, ticket) {
                 word &= !(7 << 32);
             }
@@ -265,14 +265,11 @@ impl Meaning<'_> {
     }
 
     fn may_be_of_any_density(&self, class: u32, ticket: Ticket) -> bool {
-        if ticket.page() == NO_PAGE || ticket.span_log2() > 5 || ticket.order() > 8 {
+        if ticket.page() == NO_PAGE || ticket.density() > 5 || ticket.order() > 8 {
             return false;
         }
         let slots = self.layout.slots(class, ticket.order());
-        if ticket.is_packed() && slots < PACKED_SLOTS {
-            return false;
-        }
-        let units = slots.div_ceil(1 << ticket.span_log2());
+        let units = slots.div_ceil(1 << ticket.density());
         (0..=i64::from(units)).contains(&i64::from(ticket.left()))
     }
 }

@@ -9,7 +9,8 @@
 use scatterheap_heap::growth::Growth;
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::stripe::Stripe;
+use scatterheap_heap::stripe::{ChurnNote, Stripe};
+use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{Core, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
 use std::alloc::{Layout as Request, alloc, dealloc};
@@ -104,6 +105,18 @@ impl HostHeap {
         }
         self.make_empty();
         stale
+    }
+
+    /// Has slots packed that are drawn from the first stripe of a class, in launch 0: the stripe's word.
+    pub fn pack(&self, class: u32) -> Ticket {
+        let stripe = self.stripe(class);
+        let place = self.layout.stripe_row() - 1;
+        let row = (self.metadata as u64 + self.layout.offsets.stripes) as *const ChurnNote;
+        // SAFETY: the last word of a row is its note.
+        unsafe { &*row.add(place as usize) }.write(0);
+        let word = stripe.look().churned();
+        stripe.publish(word);
+        word
     }
 
     /// The first stripe of a class.

@@ -8,7 +8,9 @@ pub mod warp;
 mod weaken;
 
 use core::sync::atomic::{AtomicU64, Ordering};
-pub(crate) use emulation::{block_dim, block_index, block_number, grid_dim, sm_id, thread_index};
+pub(crate) use emulation::{
+    block_dim, block_index, block_number, grid_dim, grid_id, sm_id, thread_index,
+};
 
 #[cfg(loom)]
 pub(crate) fn yield_now() {

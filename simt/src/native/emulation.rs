@@ -13,13 +13,15 @@ pub struct Position {
     pub block_index: u32,
     /// Blocks in the grid.
     pub grid_dim: u32,
+    /// Number of the launch.
+    pub grid_id: u32,
     /// Stands for the streaming multiprocessor: the index of the worker thread.
     pub sm_id: u32,
 }
 
 thread_local! {
     static POSITION: Cell<Position> = const {
-        Cell::new(Position { thread_index: 0, block_dim: 1, block_index: 0, grid_dim: 1, sm_id: 0 })
+        Cell::new(Position { thread_index: 0, block_dim: 1, block_index: 0, grid_dim: 1, grid_id: 0, sm_id: 0 })
     };
 }
 
@@ -46,6 +48,10 @@ pub(crate) fn block_number() -> u32 {
 
 pub(crate) fn grid_dim() -> u32 {
     POSITION.get().grid_dim
+}
+
+pub(crate) fn grid_id() -> u32 {
+    POSITION.get().grid_id
 }
 
 pub(crate) fn sm_id() -> u32 {

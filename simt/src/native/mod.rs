@@ -6,7 +6,9 @@ pub(crate) use crate::single_lane as warp;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-pub(crate) use emulation::{block_dim, block_index, block_number, grid_dim, sm_id, thread_index};
+pub(crate) use emulation::{
+    block_dim, block_index, block_number, grid_dim, grid_id, sm_id, thread_index,
+};
 
 #[inline(always)]
 pub fn give_turn() {}

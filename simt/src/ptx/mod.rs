@@ -63,6 +63,15 @@ pub fn block_number() -> u32 {
 }
 
 #[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+pub fn grid_id() -> u32 {
+    let id: u64;
+    // SAFETY: reads a special register, which is the same in the whole launch.
+    unsafe { asm!("mov.u64 {0}, %gridid;", out(reg64) id, options(pure, nomem, nostack)) };
+    id as u32
+}
+
+#[inline(always)]
 pub fn sm_id() -> u32 {
     let id: u32;
     // SAFETY: reads a special register; the value may change, so not `pure`.

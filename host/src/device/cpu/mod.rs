@@ -32,6 +32,8 @@ pub(super) struct Cpu {
     /// Started by the first launch.
     pool: OnceLock<ThreadPool>,
     memory: virtual_memory::Memory,
+    /// Launches that have begun.
+    launches: AtomicU32,
     /// The heap that kernels' collections allocate from.
     global: Mutex<Option<Handle>>,
 }
@@ -54,6 +56,7 @@ impl Cpu {
             threads,
             pool: OnceLock::new(),
             memory: virtual_memory::Memory::default(),
+            launches: AtomicU32::new(0),
             global: Mutex::new(None),
         }
     }
@@ -121,6 +124,8 @@ impl Cpu {
         // Relaxed: the counter only deals blocks out.
         let next = AtomicU32::new(0);
         let failed = AtomicBool::new(false);
+        // Relaxed: the number only tells launches apart.
+        let grid_id = self.launches.fetch_add(1, Ordering::Relaxed);
         let global = *self.global.lock().unwrap_or_else(PoisonError::into_inner);
         self.pool()?.broadcast(|context| {
             let sm_id = u32::try_from(context.index()).unwrap_or(0);
@@ -137,6 +142,7 @@ impl Cpu {
                             block_dim: grid.block_dim,
                             block_index,
                             grid_dim: grid.blocks,
+                            grid_id,
                             sm_id,
                         });
                         // SAFETY: as the caller promises.
