@@ -123,6 +123,7 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
         "large",
         "uniform_aged",
         "mixed_aged",
+        "mixed_churned",
         "oom",
         "oommix",
         "frag",

@@ -17,6 +17,8 @@ pub enum Test {
     UniformAged,
     /// `Mixed` on such a heap.
     MixedAged,
+    /// `Mixed`, each time after a launch that churns in the same heap.
+    MixedChurned,
     /// `Uniform` with 1 to 2^22 threads.
     Scale,
     /// One lane of every warp allocates.
@@ -62,7 +64,7 @@ pub struct Case {
 
 impl Test {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Uniform,
         Self::Mixed,
         Self::Scale,
@@ -72,6 +74,7 @@ impl Test {
         Self::Large,
         Self::UniformAged,
         Self::MixedAged,
+        Self::MixedChurned,
         Self::Oom,
         Self::Oommix,
         Self::Frag,
@@ -91,6 +94,7 @@ impl Test {
             Self::Mixed => "mixed",
             Self::UniformAged => "uniform_aged",
             Self::MixedAged => "mixed_aged",
+            Self::MixedChurned => "mixed_churned",
             Self::Scale => "scale",
             Self::Warp => "warp",
             Self::Churn => "churn",

@@ -66,6 +66,7 @@ impl Scope {
             Test::Uniform => self.uniform(),
             Test::Mixed => self.mixed(),
             Test::UniformAged | Test::MixedAged => self.aged(test),
+            Test::MixedChurned => self.churned(),
             Test::Scale => self.scale(),
             Test::Warp => {
                 let warps = self.choose(1 << 17, 1 << 14, 1 << 9, 1 << 8);
@@ -175,6 +176,19 @@ impl Scope {
             cases.extend(of(NATIVE_CHURNERS));
         }
         cases
+    }
+
+    /// Launches as large as those of `churn`, and as those of `mixed`.
+    fn churned(&self) -> Vec<Case> {
+        let most: &[u64] = self.choose(&[256, 4096], &[256], &[256], &[256]);
+        let threads: &[u32] = self.choose(&[1 << 17, 1 << 20], &[1 << 17], &[1 << 11], &[1 << 9]);
+        let of = |most: &u64| {
+            let most = *most;
+            threads
+                .iter()
+                .map(move |n| self.fitting(Test::MixedChurned, LEAST, most, *n))
+        };
+        most.iter().flat_map(of).collect()
     }
 
     /// One warp alone, as many threads as CUDA's malloc can do with, and many.

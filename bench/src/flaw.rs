@@ -24,7 +24,7 @@ impl Flaw {
             .contains(&&*row.test);
         let flaw = match row.metric.as_str() {
             "null" if !is_full => Self::Null,
-            "aged_null" => Self::Null,
+            "aged_null" | "churned_null" => Self::Null,
             "corrupt" | "misaligned" => Self::Corrupt,
             _ => return None,
         };

@@ -56,7 +56,9 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         Test::Uniform | Test::Mixed | Test::Scale | Test::Warp | Test::Large if floor => {
             &["alloc_us", "alloc_us_p10", "alloc_us_p90", "free_us"]
         }
-        Test::UniformAged | Test::MixedAged if floor => &["alloc_us", "free_us"],
+        Test::UniformAged | Test::MixedAged | Test::MixedChurned if floor => {
+            &["alloc_us", "free_us"]
+        }
         _ if floor => &[],
         Test::Workgen => &["workgen_us"],
         Test::Access => &["read_gbps"],
@@ -87,6 +89,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         Test::UniformAged | Test::MixedAged => {
             &["alloc_us", "free_us", "null", "corrupt", "aged_null"]
         }
+        Test::MixedChurned => &["alloc_us", "free_us", "null", "corrupt", "churned_null"],
         Test::Oom | Test::Oommix => &[
             "utilization",
             "utilization_rounded",

@@ -31,6 +31,7 @@ impl Floor {
                 | Test::Mixed
                 | Test::UniformAged
                 | Test::MixedAged
+                | Test::MixedChurned
                 | Test::Scale
                 | Test::Warp
                 | Test::Large

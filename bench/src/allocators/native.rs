@@ -62,7 +62,11 @@ impl Allocator for Native {
 
     fn can(&self, test: Test) -> bool {
         match test {
-            Test::UniformAged | Test::MixedAged | Test::Oommix | Test::Init => false,
+            Test::UniformAged
+            | Test::MixedAged
+            | Test::MixedChurned
+            | Test::Oommix
+            | Test::Init => false,
             // The system's memory has no size of its own, and its blocks lie among others.
             Test::Oom | Test::Frag | Test::Resources => self.device.is_gpu(),
             _ => true,

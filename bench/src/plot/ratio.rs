@@ -20,11 +20,12 @@ pub(super) struct Group {
 }
 
 /// Tests whose launches have a floor, in the order of the picture.
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     Test::Uniform,
     Test::UniformAged,
     Test::Mixed,
     Test::MixedAged,
+    Test::MixedChurned,
     Test::Warp,
     Test::Large,
     Test::Scale,
@@ -90,7 +91,7 @@ fn label(test: Test, size: u64, n: u64, most_threads: u64) -> String {
     let bytes = bytes_text(float(size));
     let name = test.name().replace('_', " ");
     let case = match test {
-        Test::Mixed | Test::MixedAged => format!("{name}, 16 B to {bytes}"),
+        Test::Mixed | Test::MixedAged | Test::MixedChurned => format!("{name}, 16 B to {bytes}"),
         Test::Scale => bytes,
         _ => format!("{name}, {bytes}"),
     };

@@ -62,7 +62,7 @@ unsafe fn free(allocator: &mut dyn Allocator, of_warps: bool, request: &Request)
 }
 
 /// Allocates, verifies the blocks, tells how far they are spread, and frees them.
-fn check(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
+pub(super) fn check(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
     let Bench {
         ground,
         allocator,
@@ -94,7 +94,16 @@ fn tell_spread(ground: &Ground<'_>, figures: &mut Figures<'_>, arrays: &Arrays) 
 }
 
 /// Times the two launches, one after the other.
-pub(super) fn time(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
+fn time(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
+    time_after(bench, arrays, |_| Ok(()))
+}
+
+/// The same, each time after what else is enqueued before.
+pub(super) fn time_after(
+    bench: &mut Bench<'_>,
+    arrays: &Arrays,
+    mut before: impl FnMut(&mut dyn Allocator) -> Result<()>,
+) -> Result<()> {
     let Bench {
         ground,
         allocator,
@@ -104,6 +113,7 @@ pub(super) fn time(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
     let request = arrays.request(&ground.case, 0, ground.case.n);
     let (mut allocating, mut freeing) = (Vec::new(), Vec::new());
     ground.sample(figures, |counts| {
+        before(*allocator)?;
         // SAFETY: the arrays have `n` elements; what is freed was just allocated.
         let (allocated, freed) = unsafe {
             let device = ground.device;

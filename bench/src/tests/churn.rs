@@ -2,8 +2,42 @@
 
 use super::blocks::MICROSECONDS;
 use crate::allocator::Churn;
-use crate::bench::Bench;
+use crate::bench::{Bench, Ground};
 use crate::error::{Error, Result};
+use scatterheap_host::Memory;
+
+/// What went wrong in churns, counted by the kernels.
+pub(super) struct Faults {
+    /// Requests that got NULL, and blocks that did not hold what was written.
+    counters: Memory,
+}
+
+impl Faults {
+    pub fn new(ground: &Ground<'_>) -> Result<Self> {
+        let counters = ground.device.allocate(8)?;
+        counters.clear()?;
+        Ok(Self { counters })
+    }
+
+    /// A churn of the case's sizes.
+    pub fn churn(&self, ground: &Ground<'_>) -> Churn {
+        let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        Churn {
+            n: ground.case.n,
+            rounds: ground.plan.churn_rounds,
+            least: narrow(ground.case.least),
+            most: narrow(ground.case.most),
+            seed: narrow(ground.plan.seed & u64::from(u32::MAX)),
+            faults: self.counters.address(),
+        }
+    }
+
+    /// What was counted, in launches that have ended: the requests that got NULL, and the blocks.
+    pub fn count(&self) -> Result<(u32, u32)> {
+        let found = self.counters.read::<u32>(0, 2)?;
+        Ok((found[0], found[1]))
+    }
+}
 
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
     let Bench {
@@ -11,17 +45,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
         allocator,
         figures,
     } = bench;
-    let faults = ground.device.allocate(8)?;
-    faults.clear()?;
-    let narrow = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    let churn = Churn {
-        n: ground.case.n,
-        rounds: ground.plan.churn_rounds,
-        least: narrow(ground.case.least),
-        most: narrow(ground.case.most),
-        seed: narrow(ground.plan.seed & u64::from(u32::MAX)),
-        faults: faults.address(),
-    };
+    let faults = Faults::new(ground)?;
+    let churn = faults.churn(ground);
     let (mut times, mut launches) = (Vec::new(), 0);
     ground.sample(figures, |counts| {
         // SAFETY: there are two counters.
@@ -34,17 +59,22 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    let found = faults.read::<u32>(0, 2)?;
     let of_a_launch = u64::from(churn.n) * u64::from(churn.rounds);
     figures.count("requests", launches * of_a_launch);
-    figures.count("null", found[0].into());
-    figures.count("corrupt", found[1].into());
-    if found[1] > 0 {
-        let corrupt = found[1];
+    let (null, corrupt) = faults.count()?;
+    figures.count("null", null.into());
+    figures.count("corrupt", corrupt.into());
+    fail_if_corrupt(corrupt)?;
+    figures.spread("churn_us", &times);
+    Ok(())
+}
+
+/// Fails if contents of so many blocks were not what they should be.
+pub(super) fn fail_if_corrupt(corrupt: u32) -> Result<()> {
+    if corrupt > 0 {
         return Err(Error::Unfit(format!(
             "{corrupt} blocks did not hold what was written, so the times are worth nothing"
         )));
     }
-    figures.spread("churn_us", &times);
     Ok(())
 }

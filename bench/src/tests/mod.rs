@@ -5,6 +5,7 @@ mod aged;
 mod alloc_heavy;
 mod blocks;
 mod churn;
+mod churned;
 mod counters;
 mod full;
 mod graph;
@@ -28,6 +29,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     match bench.ground.case.test {
         Test::Uniform | Test::Mixed | Test::Scale | Test::Large | Test::Warp => blocks::run(bench),
         Test::UniformAged | Test::MixedAged => aged::run(bench),
+        Test::MixedChurned => churned::run(bench),
         Test::Churn => churn::run(bench),
         Test::Latency => latency::run(bench),
         Test::Oom | Test::Oommix => full::run(bench),
