@@ -445,10 +445,8 @@ impl Judge<'_> {
         match bit {
             // The density: any at which the slab has that many units.
             32..35 if ticket.page() != NO_PAGE => Verdict::Either,
-            // The generation.
-            35..39 if in_use => Verdict::Unnoticed,
-            // Hints.
-            30..32 if in_use => Verdict::Unnoticed,
+            // Hints, and the generation.
+            30..32 | 35..39 if in_use => Verdict::Unnoticed,
             _ => Verdict::Found,
         }
     }
