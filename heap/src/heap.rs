@@ -15,7 +15,7 @@ use crate::damage::ATTEMPTS_LOG2;
 use crate::doubts::Doubts;
 use crate::entry::Entry;
 use crate::growth::Growth;
-use crate::layout::{ClassInfo, Layout, StripeTable};
+use crate::layout::{ClassInfo, Layout, StripeTable, after_slot_words};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::{PageSet, Sets};
 use crate::slab::SlabState;
@@ -471,9 +471,9 @@ impl Heap {
     /// The note of row `index` of the stripes.
     #[inline(always)]
     pub(crate) fn churn_note(&self, index: u32) -> &ChurnNote {
-        let row = u32::from(self.stripe_row);
-        // SAFETY: as for `core`; the last word of a row is no stripe's, and has the size of one.
-        unsafe { &*self.stripes.pointer(index * row + row - 1).cast() }
+        let notes = after_slot_words(self.slot_words.pointer(0) as u64, self.capacity);
+        // SAFETY: as for `core`.
+        unsafe { Array::new(notes).get(index) }
     }
 
     /// Word of the slots' bitmap with slot `slot` of the slab that begins at page `head`. Where these

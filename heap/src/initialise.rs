@@ -5,7 +5,7 @@ use crate::counters::ClassCounters;
 use crate::heap::{Globals, Heap};
 use crate::page_set::{SetState, WORD_PAGES, low_bits};
 use crate::slab::SlabState;
-use crate::stripe::Stripe;
+use crate::stripe::{ChurnNote, Stripe};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 
 /// The share of one thread among several.
@@ -83,13 +83,15 @@ impl Heap {
                 |index| bit_words(index, set_words, admitted),
             );
             share.write(at(offsets.stripes), layout.stripe_words().into(), |place| {
-                let stripe = layout.stripe_at(place);
-                stripe.map_or_else(Stripe::none, |(class, _)| Stripe::empty(class))
+                Stripe::empty(layout.stripe_at(place).map_or(0, |(class, _)| class))
             });
             share.write(at(offsets.entries), pages, |_| DeviceAtomicU64::new(0));
             share.write(at(offsets.slabs), pages, |_| SlabState::zero());
             share.write(at(offsets.slot_words), layout.slot_word_count(), |_| {
                 DeviceAtomicU32::new(0)
+            });
+            share.write(at(layout.churn_notes()), layout.stripes.into(), |_| {
+                ChurnNote::none()
             });
         }
     }

@@ -10,7 +10,7 @@ use crate::counters::ClassCounters;
 use crate::heap::Globals;
 use crate::page_set::{SetState, WORD_PAGES};
 use crate::slab::SlabState;
-use crate::stripe::{ROW_WORDS, Stripe};
+use crate::stripe::{ChurnNote, ROW_WORDS, Stripe};
 use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 
@@ -248,6 +248,8 @@ impl Layout {
             slabs: cursor.array::<SlabState>(pages),
             slot_words: cursor.array::<DeviceAtomicU32>(self.slot_word_count()),
         };
+        let notes = cursor.array::<ChurnNote>(self.stripes.into());
+        debug_assert_eq!(notes, self.churn_notes());
         self.metadata_bytes = cursor.0.next_multiple_of(ARRAY_ALIGNMENT);
     }
 
@@ -354,11 +356,17 @@ impl Layout {
             .unwrap_or(0)
     }
 
-    /// Words of a row of stripes, which has one of each class, and after these one word at least of no stripe: up to whole cache lines. The last is the row's
-    /// [`ChurnNote`](crate::stripe::ChurnNote).
+    /// Words of a row of stripes, which has one of each class: up to whole cache lines. Those beyond the last class are
+    /// those of no stripe.
     #[must_use]
     pub fn stripe_row(&self) -> u32 {
-        (self.class_count + 1).next_multiple_of(ROW_WORDS)
+        self.class_count.next_multiple_of(ROW_WORDS)
+    }
+
+    /// Offset in bytes of the [notes](ChurnNote) of the rows from the metadata's first byte: behind all else.
+    #[must_use]
+    pub fn churn_notes(&self) -> u64 {
+        after_slot_words(self.offsets.slot_words, self.capacity)
     }
 
     /// Words of all rows.
@@ -387,6 +395,13 @@ impl Layout {
     pub fn stripe_count(&self, class: u32) -> u32 {
         self.stripe_table().count(class, self.stripes)
     }
+}
+
+/// Where the array begins that follows the slots' bitmap of a heap of a capacity in bytes, which begins at `slot_words`.
+#[inline(always)]
+pub(crate) fn after_slot_words(slot_words: u64, capacity: u64) -> u64 {
+    // A bit for each 16 bytes. (Not `next_multiple_of`, which may panic.)
+    (slot_words + capacity / 128 + ARRAY_ALIGNMENT - 1) & !(ARRAY_ALIGNMENT - 1)
 }
 
 /// Whether a heap of a capacity, in bytes, is small: then it has fewer stripes, which hold less, but may have larger slabs instead.

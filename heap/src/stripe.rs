@@ -17,13 +17,6 @@ pub struct Stripe {
 pub(crate) const ROW_WORDS: u32 = 16;
 
 impl Stripe {
-    /// A word of no stripe.
-    pub(crate) fn none() -> Self {
-        Self {
-            word: DeviceAtomicU64::new(0),
-        }
-    }
-
     /// A stripe of `class` without a slab.
     #[must_use]
     pub fn empty(class: u32) -> Self {
@@ -119,12 +112,17 @@ impl Stripe {
     }
 }
 
-/// The last word of a row, which belongs to no stripe: one more than the number of the last launch in which units of the row's stripes were seen to be drawn
+/// What is noted of a row, alone on its cache line: one more than the number of the last launch in which units of the row's stripes were seen to be drawn
 /// while blocks were freed ([`crate::packed`]); or 0.
-#[repr(C, align(8))]
+#[repr(C, align(128))]
 pub struct ChurnNote(DeviceAtomicU32);
 
 impl ChurnNote {
+    /// Of no launch.
+    pub(crate) fn none() -> Self {
+        Self(DeviceAtomicU32::new(0))
+    }
+
     /// Notes that it was so in the launch of that number.
     pub fn write(&self, launch: u32) {
         // Relaxed: a hint.
@@ -150,8 +148,6 @@ impl Churned {
         self.0 == launch.wrapping_add(1)
     }
 }
-
-const _: () = assert!(size_of::<ChurnNote>() == size_of::<Stripe>());
 
 /// How many stripes a class has.
 #[derive(Clone, Copy)]

@@ -361,7 +361,7 @@ impl Judge<'_> {
     }
 
     /// Begin and length of each array in bytes.
-    fn arrays(&self) -> [(u64, u64); 10] {
+    fn arrays(&self) -> [(u64, u64); 11] {
         let (layout, offsets) = (self.layout, &self.layout.offsets);
         let classes = u64::from(layout.class_count);
         let (sets, pages) = (classes + 1, u64::from(layout.page_count));
@@ -379,6 +379,7 @@ impl Judge<'_> {
             (offsets.entries, 8 * pages),
             (offsets.slabs, 32 * pages),
             (offsets.slot_words, 4 * layout.slot_word_count()),
+            (layout.churn_notes(), 128 * u64::from(layout.stripes)),
         ]
     }
 
@@ -400,7 +401,7 @@ impl Judge<'_> {
                 let is_of_exchanges = (begun..begun + 16).contains(&byte);
                 found_if(byte < 8 || (12..16).contains(&byte) || is_of_exchanges)
             }
-            2 => Verdict::Unnoticed,
+            2 | 10 => Verdict::Unnoticed,
             // The count, and after the epoch the holders.
             3 => found_if(byte % 128 < 4 || (8..12).contains(&(byte % 128))),
             4 => self.summary(bit / 64, bit % 64),

@@ -160,6 +160,7 @@ pub fn meaning(bytes: &[u8], layout: &Layout) -> Vec<u8> {
     meaning.set_states();
     meaning.summaries();
     meaning.stripes();
+    meaning.churn_notes();
     meaning.bytes
 }
 
@@ -243,8 +244,15 @@ impl Meaning<'_> {
         }
     }
 
+    /// What is noted of rows of stripes is a hint.
+    fn churn_notes(&mut self) {
+        for word in 0..16 * u64::from(self.layout.stripes) {
+            self.set_word(self.layout.churn_notes() + 8 * word, 0);
+        }
+    }
+
     /// The generation of a stripe in use may be any, what is but a hint too, and the density one at which its slab has as
-    /// many units as are left. The end of a row is padding, and a hint.
+    /// many units as are left. The end of a row is padding.
     fn stripes(&mut self) {
         for place in 0..self.layout.stripe_words() {
             let offset = self.layout.offsets.stripes + 8 * u64::from(place);

@@ -110,10 +110,9 @@ impl HostHeap {
     /// Has slots packed that are drawn from the first stripe of a class, in launch 0: the stripe's word.
     pub fn pack(&self, class: u32) -> Ticket {
         let stripe = self.stripe(class);
-        let place = self.layout.stripe_row() - 1;
-        let row = (self.metadata as u64 + self.layout.offsets.stripes) as *const ChurnNote;
-        // SAFETY: the last word of a row is its note.
-        unsafe { &*row.add(place as usize) }.write(0);
+        let notes = (self.metadata as u64 + self.layout.churn_notes()) as *const ChurnNote;
+        // SAFETY: a heap has a note of each row.
+        unsafe { &*notes }.write(0);
         let word = stripe.look().churned();
         stripe.publish(word);
         word
