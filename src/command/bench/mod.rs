@@ -30,6 +30,7 @@ Tests:
   large         64 blocks of 1 MiB, and of 16 MiB
   uniform_aged  uniform and mixed, on a heap that is 70 % full after 10^7
   mixed_aged    operations
+  mixed_churned mixed, each time after a launch that churns in the same heap
   oom, oommix   a heap of 1 GiB filled until NULL: the share that was handed out
   frag          address range over bytes asked for
   init          making a heap
