@@ -280,7 +280,7 @@ impl Layout {
     /// Words of the slots' bitmap.
     #[must_use]
     pub fn slot_word_count(&self) -> u64 {
-        self.capacity / 16 / 32
+        slot_word_count(self.capacity)
     }
 
     /// Slots of a slab of `2^order` pages.
@@ -397,11 +397,18 @@ impl Layout {
     }
 }
 
+/// Words of the slots' bitmap of a heap of a capacity in bytes: a bit for each 16.
+#[inline(always)]
+const fn slot_word_count(capacity: u64) -> u64 {
+    capacity / 16 / 32
+}
+
 /// Where the array begins that follows the slots' bitmap of a heap of a capacity in bytes, which begins at `slot_words`.
 #[inline(always)]
 pub(crate) fn after_slot_words(slot_words: u64, capacity: u64) -> u64 {
-    // A bit for each 16 bytes. (Not `next_multiple_of`, which may panic.)
-    (slot_words + capacity / 128 + ARRAY_ALIGNMENT - 1) & !(ARRAY_ALIGNMENT - 1)
+    // (Explorers' words are larger. And not `next_multiple_of`, which may panic.)
+    let bytes = slot_word_count(capacity) * size_of::<DeviceAtomicU32>() as u64;
+    (slot_words + bytes + ARRAY_ALIGNMENT - 1) & !(ARRAY_ALIGNMENT - 1)
 }
 
 /// Whether a heap of a capacity, in bytes, is small: then it has fewer stripes, which hold less, but may have larger slabs instead.
