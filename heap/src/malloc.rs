@@ -198,7 +198,7 @@ impl Heap {
             drawn = self
                 .stripe(slot.wish.class(), slot.stripes.of(block))
                 .draw(count);
-            // (Not `&&`, as in `has_row`.)
+            // Else slots may be packed, which is seen to out of line. (Not `&&`, as in `has_row`.)
             if drawn.has_row(count) & !drawn.is_churned() {
                 (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
             }

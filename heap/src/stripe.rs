@@ -228,6 +228,21 @@ pub(crate) fn which(words: [Ticket; AT_ONCE as usize], is_true: impl Fn(Ticket) 
 mod tests {
     use super::*;
 
+    #[cfg(not(any(loom, shuttle)))]
+    #[test]
+    fn hints_do_not_keep_a_stripe_from_being_emptied() {
+        let (stripe, word) = (Stripe::empty(3), Ticket::new(3, 5, 1, 0, 9));
+        for seen in [word, word.churned(), word.crowded()] {
+            stripe.publish(word.churned());
+            assert!(stripe.detach(3, seen), "{seen:?}");
+            assert!(!stripe.look().has_slab());
+        }
+        // Somebody drew.
+        stripe.publish(word.with_left(8).churned());
+        assert!(!stripe.detach(3, word));
+        assert_eq!(stripe.look(), word.with_left(8).churned());
+    }
+
     #[test]
     fn blocks_have_stripes_one_after_the_other() {
         for count in 1..=255_u32 {

@@ -40,6 +40,8 @@ fn pack(host: &HostHeap) -> Ticket {
     }
     let word = host.stripe(class_of(BYTES)).look();
     assert!(word.left() > 8000, "{word:?}");
+    // Nobody drew while those were freed.
+    assert!(!word.is_churned());
     host.pack(class_of(BYTES))
 }
 

@@ -20,6 +20,7 @@ use scatterheap_simt::warp;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 fn random(bound: u64) -> u64 {
@@ -294,8 +295,8 @@ fn fill_packed(ground: &Ground, bytes: u32) -> Vec<Block> {
     blocks
 }
 
-/// Some lanes want packed slots, of which few are free, and the others wider ones. So a whole warp has two groups, often one of few lanes and one of more than are
-/// packed, which take their row.
+/// Some lanes want packed slots, of which few are free, and the others wider ones. So a whole warp has two groups, often one of few lanes and one of more
+/// than are packed, which take their row.
 #[test]
 fn slots_are_packed_while_warps_replace_blocks() {
     explore(|| {
@@ -323,6 +324,22 @@ fn slots_are_packed_while_warps_replace_blocks() {
             }
         });
     });
+}
+
+/// Two lanes replace blocks of a class: in some schedule who would rewind their slab finds that the other draws from it.
+#[test]
+fn who_rewinds_notes_that_others_draw() {
+    static NOTED: AtomicBool = AtomicBool::new(false);
+    explore(|| {
+        let ground = Ground::new(32 << 10, 1);
+        on_warps(&ground, 2, 1, |ground, _, _| {
+            churn(ground, 6, || 16);
+            if ground.host.stripe(class_of(16)).look().is_churned() {
+                NOTED.store(true, Relaxed);
+            }
+        });
+    });
+    assert!(NOTED.load(Relaxed));
 }
 
 /// What a lane does with a block that grows and shrinks: within its slot, to other classes, to runs
