@@ -121,6 +121,10 @@ impl Core {
     #[inline(always)]
     fn note_if_crowded(&self, ticket: Ticket, count: u32) {
         let index = self.slot_word_index(ticket.page(), packed_place(ticket, count));
+        if !self.has_slot_word(index) {
+            // The stripe's word is damaged.
+            return;
+        }
         // Relaxed: a guess.
         let taken = self.slot_word(index).load(Ordering::Relaxed);
         if taken.count_zeros() < LEAST_FREE {

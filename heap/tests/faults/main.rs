@@ -52,13 +52,14 @@ const FRAMED: Hardening = Hardening::RED_ZONES;
 const QUARANTINED: Hardening = Hardening::of_flags(FRAMED.flags() | Hardening::QUARANTINE.flags());
 
 /// Heaps to damage: capacity, stripes, modes, how they were used.
-const SHAPES: [(u64, u32, Hardening, Use); 9] = [
+const SHAPES: [(u64, u32, Hardening, Use); 10] = [
     (16 << 10, 1, PLAIN, Use::Half),
     (16 << 10, 4, PLAIN, Use::Full),
     (100_000, 8, PLAIN, Use::Aged),
     (1_000_000, 8, PLAIN, Use::Full),
     (1_300_000, 8, PLAIN, Use::Half),
     (5_000_000, 16, PLAIN, Use::Aged),
+    (16 << 20, 1, PLAIN, Use::Churned),
     (100_000, 8, FRAMED, Use::Full),
     (1_300_000, 8, FRAMED, Use::Aged),
     (100_000, 8, QUARANTINED, Use::Full),
@@ -115,7 +116,7 @@ impl Victim {
     fn new(shape: usize) -> Self {
         let (capacity, stripes, modes, way) = SHAPES[shape];
         let heap = GuardedHeap::new(capacity, stripes, modes);
-        let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
+        let blocks = use_heap(&heap, shape as u64 + 1, way);
         let (whole, quarantined) = (heap.metadata(), heap.quarantined());
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
         assert_eq!(snapshot.violations(), [], "shape {shape} before any damage");

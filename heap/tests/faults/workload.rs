@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Requests that got NULL after which a phase ends.
 const NULLS: u32 = 1;
+/// Rounds in which small blocks are allocated and most of them freed, and how many in each.
+const ROUNDS: u32 = 8;
+const IN_A_ROUND: u32 = 8000;
 /// A user asks for nothing more after this time: requests that wait for what never comes yield to
 /// all else that the machine is busy with.
 const LONG: Duration = Duration::from_secs(2);
@@ -64,13 +67,26 @@ pub enum Use {
     Full,
     /// Filled up, most blocks freed, and used on: slabs have holes, and units span several slots.
     Aged,
+    /// Small blocks come and go, in slabs that are large enough for slots to be packed, as they are from then on.
+    Churned,
 }
 
 /// Makes a heap used, so that everything occurs: blocks of all sizes, runs, full, listed, idle and
 /// half-drawn slabs. The blocks that are left.
-pub fn use_heap(heap: &Heap, seed: u64, way: Use) -> Vec<u64> {
+pub fn use_heap(guarded: &GuardedHeap, seed: u64, way: Use) -> Vec<u64> {
+    let heap = guarded.heap();
     let (mut random, mut blocks) = (Random::new(seed), Vec::new());
-    if way != Use::Half {
+    if way == Use::Churned {
+        for _ in 0..ROUNDS {
+            allocate(heap, 64, IN_A_ROUND, &mut random, &mut blocks);
+            for block in blocks.drain(IN_A_ROUND as usize / 8..) {
+                free(heap, block);
+            }
+        }
+        guarded.pack();
+        return blocks;
+    }
+    if matches!(way, Use::Full | Use::Aged) {
         let largest = heap.capacity() / 64;
         while allocate(heap, largest, 1, &mut random, &mut blocks) {}
         let freed = blocks.len() / if way == Use::Full { 16 } else { 2 };
