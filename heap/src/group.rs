@@ -1,4 +1,5 @@
-//! What a group of lanes does, by one call: the leader's part as it is, and that of its mates by counting.
+//! What a group of lanes does, by one call: the leader's part as it is, and that of its mates by counting. For tests in which a thread stands for
+//! a warp.
 
 use crate::free::Slot as Used;
 use crate::heap::Heap;
@@ -12,7 +13,11 @@ const MOST_DRAWS: u32 = 10_000;
 
 /// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL. Counts in `lacks` how often its stripe had too
 /// little for them, or they had to draw again.
-pub(super) fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) -> Vec<u64> {
+///
+/// # Panics
+///
+/// If there are more lanes than a warp has, or if they had to draw ten thousand times.
+pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) -> Vec<u64> {
     let slot = Slot::of(bytes, heap.most_stripes());
     let class = slot.wish.class();
     let index = slot.stripes.of(thread::block_number());
@@ -82,7 +87,7 @@ fn addresses(heap: &Heap, ticket: Ticket, first: u32, bits: u32) -> Vec<u64> {
 }
 
 /// Frees the blocks of a warp's lanes, those of a word of the bitmap at once.
-pub(super) fn free_warp(heap: &Heap, blocks: &[u64]) {
+pub fn free_warp(heap: &Heap, blocks: &[u64]) {
     let mut groups: Vec<(Used, u32)> = Vec::new();
     for block in blocks.iter().filter(|block| **block != 0) {
         let slot = used_slot(heap, *block);

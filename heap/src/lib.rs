@@ -52,6 +52,8 @@ mod damage;
 pub mod doubts;
 pub mod entry;
 mod free;
+#[cfg(any(loom, all(test, not(shuttle))))]
+pub mod group;
 pub mod growth;
 pub mod hardened;
 mod heap;

@@ -16,6 +16,7 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::doubts::Doubts;
+use scatterheap_heap::group::malloc_group;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
@@ -1195,6 +1196,43 @@ fn a_slab_offered_again_passes_the_content() {
     });
 }
 
+/// The block of slot `slot` is freed while a group of `count` lanes draws the row of slots that ends below `end`, its slot among them.
+fn row_of_group_passes_the_content(count: usize, end: usize, slot: usize) {
+    /// So many to a page that its bitmap has two words.
+    const BYTES: u32 = 16;
+    let ground = Ground::new(1);
+    let bytes = u64::from(BYTES);
+    // Slots are drawn from the highest on.
+    let mut blocks: Vec<_> = (0..PAGE / bytes).map(|_| ground.obtain(bytes)).collect();
+    blocks.reverse();
+    let given = blocks.remove(slot);
+    for block in blocks {
+        ground.free(block);
+    }
+    // All but what lives can be drawn again.
+    let left = ground.host.stripe(class_of(BYTES)).look().left();
+    let above: Vec<_> = (end as i32..left).map(|_| ground.obtain(bytes)).collect();
+    let other = spawn(&ground, move |ground| ground.spend(given));
+    let mine = malloc_group(ground.heap(), BYTES, count, &mut 0);
+    if mine.contains(&given) {
+        ground.write(given);
+    }
+    other.join().expect("no panic");
+    finish(&ground, mine.into_iter().chain(above).collect());
+}
+
+#[test]
+fn a_row_across_two_words_passes_the_content() {
+    // The slot lies in the first word, or in the second.
+    explore(4, || row_of_group_passes_the_content(4, 34, 31));
+    explore(4, || row_of_group_passes_the_content(4, 34, 32));
+}
+
+#[test]
+fn a_row_of_a_whole_word_passes_the_content() {
+    explore(4, || row_of_group_passes_the_content(32, 32, 5));
+}
+
 #[test]
 fn a_packed_slot_passes_the_content() {
     /// So many to a page that a slab of one is large enough for slots to be packed.
@@ -1306,6 +1344,34 @@ fn a_slab_is_rewound_and_drawn_from_again_while_another_draws() {
         other.join().expect("no panic");
         blocks.push(mine);
         finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn who_rewinds_sees_the_use_of_what_was_offered_meanwhile() {
+    /// Blocks that live once the use is lowered.
+    const LIVING: u32 = 4;
+    explore(1, || {
+        // Whose free leaves four blocks is about to rewind the slab. Meanwhile another has it offered again, and draws until four units are left:
+        // by the use from before, nothing would live.
+        let ground = Ground::new(1);
+        let mut blocks: Vec<_> = (0..HALVES).map(|_| ground.obtain(HALF)).collect();
+        let rest = ground.obtain(MIN_CAPACITY - PAGE);
+        for block in blocks.split_off(LIVING as usize + 1) {
+            ground.spend(block);
+        }
+        let last = blocks.pop().expect("one more than shall live");
+        let slots = HALVES as u32;
+        let other = spawn(&ground, move |ground| {
+            let drawn = (2 * LIVING..slots).map(|_| ground.obtain(HALF));
+            drawn.collect::<Vec<_>>()
+        });
+        ground.spend(last);
+        blocks.extend(other.join().expect("no panic"));
+        let left = ground.host.stripe(class_of(HALF as u32)).look().left();
+        let free = HALVES as i32 - blocks.len() as i32;
+        assert!(left <= free, "{left} units of {free} free slots");
+        finish(&ground, blocks.into_iter().chain([rest]).collect());
     });
 }
 
@@ -1443,38 +1509,40 @@ fn a_run_that_moves_is_not_missed() {
     });
 }
 
-/// A set of one word, by itself.
-struct OneWord {
-    word: DeviceAtomicU64,
+/// A set of a few words, by itself.
+struct Words<const COUNT: usize> {
+    words: [DeviceAtomicU64; COUNT],
     summary: DeviceAtomicU64,
     state: SetState,
 }
 
-impl OneWord {
-    /// Whose only member is page 0.
-    fn new() -> Self {
-        Self {
-            word: DeviceAtomicU64::new(1),
-            summary: DeviceAtomicU64::new(1),
-            state: SetState::of(1),
-        }
+impl<const COUNT: usize> Words<COUNT> {
+    /// With the members that the words say.
+    fn of(words: [u64; COUNT]) -> Arc<Self> {
+        let of_word = |(index, word): (usize, &u64)| u64::from(*word != 0) << index;
+        let summary = words.iter().enumerate().map(of_word).sum();
+        Arc::new(Self {
+            words: words.map(DeviceAtomicU64::new),
+            summary: DeviceAtomicU64::new(summary),
+            state: SetState::of(words.iter().map(|word| word.count_ones()).sum()),
+        })
     }
 
     fn set(&self) -> PageSet {
         let sets = Sets {
             states: Array::new(&raw const self.state as u64),
             summaries: Array::new(&raw const self.summary as u64),
-            words: Array::new(&raw const self.word as u64),
-            word_count: 1,
+            words: Array::new(self.words.as_ptr() as u64),
+            word_count: COUNT as u32,
             summary_count: 1,
         };
-        // SAFETY: the arrays have an element each and outlive the set.
+        // SAFETY: the arrays have as many elements and outlive the set.
         unsafe { sets.set(0) }
     }
 
-    fn insert(&self, page: u32) {
-        self.set().announce(1);
-        self.set().insert(0, 1 << page);
+    fn insert(&self, index: u32, pages: u64) {
+        self.set().announce(pages.count_ones());
+        self.set().insert(index, pages);
         self.set().raise_epoch();
     }
 
@@ -1489,12 +1557,34 @@ impl OneWord {
 #[test]
 fn a_summary_shows_what_is_inserted_while_the_last_member_is_removed() {
     explore(4, || {
-        let ground = Arc::new(OneWord::new());
+        let ground = Words::of([1]);
         let other = ground.clone();
-        let other = loom::thread::spawn(move || other.insert(1));
+        let other = loom::thread::spawn(move || other.insert(0, 1 << 1));
         ground.remove(0);
         other.join().expect("no panic");
         assert_eq!(ground.set().next_word(0), Some(0), "page 1 is hidden");
+    });
+}
+
+#[test]
+fn pages_of_two_words_pass_the_content() {
+    explore(4, || {
+        // All of two words is wanted; the pages of the second come free.
+        let ground = Words::of([u64::MAX, 0]);
+        let content = Arc::new(UnsafeCell::new(0));
+        let (other, given) = (ground.clone(), content.clone());
+        let other = loom::thread::spawn(move || {
+            // SAFETY: loom checks that nobody else uses the content.
+            given.with_mut(|content| unsafe { *content += 1 });
+            other.insert(1, u64::MAX);
+        });
+        let taken = ground.set().take_words::<2>(0, 2);
+        if taken {
+            // SAFETY: as above.
+            content.with_mut(|content| unsafe { *content += 1 });
+        }
+        other.join().expect("no panic");
+        assert!(taken || ground.set().take_words::<2>(0, 2), "one is lost");
     });
 }
 

@@ -7,13 +7,12 @@
 #[path = "../../tests/host_heap/mod.rs"]
 mod host_heap;
 
-mod group;
 mod launch;
 mod tests;
 
 use crate::class::class_of;
+use crate::group::{free_warp, malloc_group};
 use crate::heap::Heap;
-use group::{free_warp, malloc_group};
 use host_heap::HostHeap;
 use launch::{MULTIPROCESSORS, launch};
 use rand::rngs::StdRng;
