@@ -121,7 +121,7 @@ pub struct Layout {
     pub metadata_bytes: u64,
 }
 
-/// Offsets in bytes of the arrays of the metadata.
+/// Offsets in bytes of the arrays of the metadata; the notes of rows ([`Layout::churn_notes`]) come behind them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Offsets {

@@ -209,8 +209,8 @@ impl Heap {
         block
     }
 
-    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, finds slots in use, or draws from a slab whose slots
-    /// are packed: it is served while the others wait, for to go on together out of line takes longer.
+    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, finds slots in use, or has slots
+    /// packed: it is served while the others wait, for to go on together out of line takes longer.
     #[inline(always)]
     fn malloc_rows_of_warp(&self, group: u32, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
         let index = slot

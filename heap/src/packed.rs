@@ -3,16 +3,17 @@
 //! A stripe offers a slab from its highest slot on down, and all of it is gone through before a slot is handed out for a second time. That suits
 //! launches that allocate and launches that free. Where lanes of one launch do both, a few dozen blocks of a slab are alive at any time, and each new one
 //! would lie where memory has not been touched for long: what its owner writes and reads comes from DRAM, and takes longer than everything
-//! that the allocator does (`docs/performance.md`). So there slots are *packed*: who draws units looks for free slots among the
+//! that the allocator does (`docs/performance.md`). So there slots are *packed*: who draws units looks for free slots in one word of the bitmap, of the
 //! [`PACKED_SLOTS`] lowest of the slab. The units say how many there are, as ever, but not where; only
-//! where none is free among those the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
+//! where that word has fewer free than are wanted the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
 //!
 //! Slots are packed in a launch that *churns*: blocks are freed while others are drawn. That is seen by who would rewind a slab, few slots at once, and finds
-//! that others draw from it at that moment ([`crate::rewind`]): it notes the launch's number beside the stripes of its row. A warp of several
+//! that others draw from it at that moment ([`crate::rewind`]): it notes the launch's number for its stripe's row. A warp of several
 //! groups reads that while it draws, for which it waits in any case. Other lanes read it only where the stripe's word says that it is worth it, and then out of
-//! line. The next launch, which may allocate alone, knows nothing of it.
+//! line. The next launch, which may allocate alone, has another number, and draws rows; what is left in the word is taken back by who draws next. (Kernels of a CUDA graph have the same number each time that
+//! it is launched: there slots may be packed once more.)
 //!
-//! Where too much of a slab is alive, who finds no slot among the lowest notes it in the stripe's word, until the slab is offered anew. Small launches find
+//! Where too much of a slab is alive, who finds no slot in its word of the bitmap notes it in the stripe's, until the slab is offered anew. Small launches find
 //! what they used in L2 in any case.
 
 use crate::claim::Claimed;
@@ -26,7 +27,7 @@ use simt::thread;
 
 /// Slots of the smallest slab of which slots are packed (binary logarithm).
 const LEAST_SLOTS_LOG2: u32 = PACKED_SLOTS.ilog2() + if cfg!(any(loom, shuttle)) { 0 } else { 1 };
-/// Slots are packed while there are so many free in each word.
+/// Slots are packed until a group finds fewer free in a word than it wants, and than this.
 const LEAST_FREE: u32 = 5;
 /// A launch has so many warps for each stripe, at least, if slots are packed for it.
 const LEAST_WARPS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 8 };

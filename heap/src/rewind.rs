@@ -6,7 +6,7 @@
 //! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn. Who frees few slots at once looks
 //! more often: warps that want many sizes draw little from each slab, so these have few slots.
 //!
-//! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws meanwhile. From then
+//! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws, or notes a hint, meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
 //! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
@@ -190,7 +190,7 @@ struct Manner {
     is_tight: bool,
 }
 
-/// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody draws meanwhile: the new word. The slab has `slots`
+/// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody changes the word meanwhile: the new word. The slab has `slots`
 /// slots. Else gives the word that the stripe has.
 fn rewind(
     stripe: &Stripe,

@@ -48,7 +48,7 @@ impl Stripe {
         self.word.fetch_or(Ticket(0).churned().0, Ordering::Relaxed);
     }
 
-    /// Forgets that.
+    /// Forgets that. If it is noted again at the same time that is forgotten too, until a rewinding fails once more.
     pub(crate) fn forget_churn(&self) {
         // Relaxed: as in `note_churn`.
         self.word

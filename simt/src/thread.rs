@@ -51,7 +51,7 @@ pub fn grid_threads() -> u32 {
     grid_dim() * block_dim()
 }
 
-/// Number of the launch that the grid belongs to, modulo 2^32 (PTX `%gridid`). Launches that follow one another have others, on the CPU device too. A hint
+/// Number of the launch that the grid belongs to, modulo 2^32 (PTX `%gridid`). Launches that follow one another on a device have others, on the CPU too. A hint
 /// only: a kernel of a CUDA graph has the same each time that the graph is launched.
 #[inline(always)]
 #[must_use]

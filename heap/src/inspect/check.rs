@@ -27,7 +27,7 @@
 //! - the density of a stripe, among those at which its slab has as many units as are left;
 //! - a summary bit over a word without members;
 //! - which stripe is noted to have had a slab;
-//! - padding: what follows a counter, a set's state, a stripe or a slab's state on its line or
+//! - padding: what follows a counter, a set's state, a stripe, a slab's state or the note of a row on its line or
 //!   sector, and what aligns an array.
 //!
 //! Two things cannot be seen in the metadata alone. One is a slot's bit that was set and another of

@@ -118,10 +118,10 @@ pub enum Rule {
     Away,
     /// What is listed is a slab of that class.
     ListedSlab,
-    /// A stripe without a slab is blank; one beyond the class's mask was never used.
+    /// A stripe without a slab is blank but for hints; one beyond the class's count was never used.
     StripeEmpty,
     /// A stripe's slab is a slab of its class, of that order, and its density is at most a word of
-    /// the bitmap, or it has enough slots for these to be packed. (Found: the stripe's word; expected: the slab's entry, or 0.)
+    /// the bitmap. (Found: the stripe's word; expected: the slab's entry, or 0.)
     StripeSlab,
     /// A stripe with a slab has at most as many units left as the slab has, and not fewer than
     /// none: the group that draws the last replaces the slab before it leaves. (Found: the units,

@@ -136,6 +136,7 @@ fn fault(measured: &Measured, row: &Row) -> String {
             format!("{number} NULL{plural} of {requests} requests")
         }
         "aged_null" => format!("{number} NULL{plural} while the heap aged"),
+        "churned_null" => format!("{number} NULL{plural} in launches that churned"),
         metric => format!("{number} {metric} block{plural}"),
     };
     let (size, n) = (count(row.size), count(row.n));
