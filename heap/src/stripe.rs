@@ -113,7 +113,7 @@ impl Stripe {
 }
 
 /// What is noted of a row, alone on its cache line: one more than the number of the last launch in which units of the row's stripes were seen to be drawn
-/// while blocks were freed ([`crate::packed`]); or 0.
+/// while blocks were freed (`heap/src/packed.rs`); or 0.
 #[repr(C, align(128))]
 pub struct ChurnNote(DeviceAtomicU32);
 

@@ -5,7 +5,7 @@
 //! | 0–17 | first page of the slab, or [`NO_PAGE`] |
 //! | 18–21 | order of the slab |
 //! | 22–29 | class |
-//! | 30 | whether so much is alive of the slab that slots are not [packed](crate::packed): a hint |
+//! | 30 | whether so much is alive of the slab that slots are not packed (`heap/src/packed.rs`): a hint |
 //! | 31 | whether the row's [note](crate::stripe::ChurnNote) is to be looked at, by which slots may be packed: a hint |
 //! | 32–34 | density: a unit spans `2^density` slots; 7 while the slab is rewound |
 //! | 35–38 | generation, raised by each refill and each rewinding |
@@ -30,7 +30,7 @@ const LEFT_SHIFT: u32 = 39;
 /// Units that a stripe under refill lacks, so that nobody can draw from it.
 const REFILLING_LEFT: i32 = -1;
 
-/// Slots of a slab, its lowest, among which those that are [packed](crate::packed) lie: a power of two, and a word of the bitmap or more.
+/// Slots of a slab, its lowest, among which those that are packed lie (`heap/src/packed.rs`): a power of two, and a word of the bitmap or more.
 pub const PACKED_SLOTS: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 128 };
 
 /// Density of a stripe whose slab is being rewound: more than any other.
@@ -80,7 +80,7 @@ impl Ticket {
         Self(self.with_left(REFILLING_LEFT).0 | (REWINDING as u64) << DENSITY_SHIFT)
     }
 
-    /// The same units, but too much is alive of the slab for slots to be packed ([`crate::packed`]).
+    /// The same units, but too much is alive of the slab for slots to be packed.
     #[must_use]
     pub const fn crowded(self) -> Self {
         Self(self.0 | CROWDED)

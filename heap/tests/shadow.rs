@@ -56,6 +56,7 @@ fn operations(capacity: u64) -> impl Strategy<Value = Vec<Operation>> {
         1 => any::<usize>().prop_map(Operation::StaleFree),
         1 => sizes(capacity).prop_map(Operation::StaleMalloc),
         2 => (0..10_u32).prop_map(Operation::StandIn),
+        1 => Just(Operation::Pack),
     ];
     prop::collection::vec(operation, 1..300)
 }
@@ -98,6 +99,10 @@ fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Blocks that are allocated and freed by turns before slots are packed, and how often.
+const GROWING: usize = 4000;
+const ROUNDS: usize = 4;
+
 fn run(capacity: u64, stripes: u32, flags: u32, operations: Vec<Operation>) {
     within_a_minute(move || {
         let host = HostHeap::new(capacity, stripes, flags);
@@ -135,6 +140,30 @@ proptest! {
             })
             .collect();
         run(MIN_CAPACITY, stripes, 0, operations);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 1000, max_shrink_time: 120_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Small blocks, in slabs that grew large enough for slots to be packed.
+    #[test]
+    fn a_heap_that_churns_does_as_the_model(
+        stripes in 1..=2_u32,
+        operations in prop::collection::vec((1..=32_u64, any::<usize>(), 0..12_u8), 100..1000),
+    ) {
+        let sizes = [16, 32].into_iter().cycle().take(GROWING);
+        let grown = sizes.map(Operation::Malloc).chain([Operation::FreeEach(1)]);
+        let operations = operations.into_iter().map(|(bytes, number, kind)| match kind {
+            0..=2 => Operation::Free(number),
+            3 => Operation::Again(number),
+            4 => Operation::Realloc(number, bytes),
+            // What a refill published says nothing of it.
+            5 => Operation::Pack,
+            _ => Operation::Malloc(bytes),
+        });
+        let operations = grown.cycle().take(ROUNDS * (GROWING + 1)).chain([Operation::Pack]).chain(operations);
+        run(4 << 20, stripes, 0, operations.collect());
     }
 }
 

@@ -147,7 +147,8 @@ pub fn operation(bytes: &mut Unstructured<'_>, shape: Shape) -> Result<Operation
         229..232 => Operation::WildRealloc(offset(bytes, shape)?, size(bytes)?),
         232..240 => Operation::Fill(filling(size(bytes)?, shape)),
         240..246 => Operation::FreeEach(usize::from(bytes.arbitrary::<u8>()?) % 32 + 1),
-        246..=255 => Operation::StandIn(u32::from(bytes.arbitrary::<u8>()?)),
+        246..253 => Operation::StandIn(u32::from(bytes.arbitrary::<u8>()?)),
+        253..=255 => Operation::Pack,
     })
 }
 

@@ -15,6 +15,8 @@
 #![cfg(all(feature = "inspect", unix, not(any(loom, shuttle))))]
 
 mod metadata;
+#[path = "../packing/mod.rs"]
+mod packing;
 mod region;
 mod workload;
 
@@ -116,7 +118,7 @@ impl Victim {
     fn new(shape: usize) -> Self {
         let (capacity, stripes, modes, way) = SHAPES[shape];
         let heap = GuardedHeap::new(capacity, stripes, modes);
-        let blocks = use_heap(&heap, shape as u64 + 1, way);
+        let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
         let (whole, quarantined) = (heap.metadata(), heap.quarantined());
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
         assert_eq!(snapshot.violations(), [], "shape {shape} before any damage");

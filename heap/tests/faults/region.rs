@@ -3,7 +3,6 @@
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::stripe::{ChurnNote, Stripe};
 use scatterheap_heap::{Core, Heap, Share};
 use scatterheap_simt::atomic::{DeviceAtomicU64, Ordering};
 use std::ffi::c_void;
@@ -113,25 +112,6 @@ impl GuardedHeap {
     pub fn core(&self) -> Core {
         // SAFETY: written in `new`; plain old data.
         unsafe { (self.metadata.start as *const Core).read() }
-    }
-
-    /// Has slots packed in all slabs of stripes that are large enough, in launch 0; nobody may use the heap meanwhile.
-    pub fn pack(&self) {
-        let layout = self.heap().layout();
-        let at = |offset: u64| self.metadata.start as u64 + offset;
-        let notes = at(layout.churn_notes()) as *const ChurnNote;
-        let stripes = at(layout.offsets.stripes) as *const Stripe;
-        for row in 0..layout.stripes as usize {
-            // SAFETY: a heap has a note of each row.
-            unsafe { &*notes.add(row) }.write(0);
-        }
-        for place in 0..layout.stripe_words() as usize {
-            // SAFETY: a heap has so many stripes.
-            let stripe = unsafe { &*stripes.add(place) };
-            if stripe.look().has_slab() {
-                stripe.publish(stripe.look().churned());
-            }
-        }
     }
 
     /// A copy of the metadata; nobody may use the heap meanwhile.

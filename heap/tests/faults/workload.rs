@@ -1,5 +1,6 @@
 //! What is done with the heaps: made used before they are damaged, and used on afterwards.
 
+use super::packing::pack;
 use super::region::GuardedHeap;
 use scatterheap_heap::Heap;
 use scatterheap_simt::emulation::{Position, set_position};
@@ -73,8 +74,7 @@ pub enum Use {
 
 /// Makes a heap used, so that everything occurs: blocks of all sizes, runs, full, listed, idle and
 /// half-drawn slabs. The blocks that are left.
-pub fn use_heap(guarded: &GuardedHeap, seed: u64, way: Use) -> Vec<u64> {
-    let heap = guarded.heap();
+pub fn use_heap(heap: &Heap, seed: u64, way: Use) -> Vec<u64> {
     let (mut random, mut blocks) = (Random::new(seed), Vec::new());
     if way == Use::Churned {
         for _ in 0..ROUNDS {
@@ -83,7 +83,7 @@ pub fn use_heap(guarded: &GuardedHeap, seed: u64, way: Use) -> Vec<u64> {
                 free(heap, block);
             }
         }
-        guarded.pack();
+        pack(heap);
         return blocks;
     }
     if matches!(way, Use::Full | Use::Aged) {

@@ -6,10 +6,14 @@
     reason = "the metadata is aligned to 4096 bytes"
 )]
 
+#[path = "../packing/mod.rs"]
+mod packing;
+
+pub use packing::pack;
 use scatterheap_heap::growth::Growth;
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
-use scatterheap_heap::stripe::{ChurnNote, Stripe};
+use scatterheap_heap::stripe::Stripe;
 use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{Core, Heap, Share};
 use scatterheap_simt::atomic::DeviceAtomicU64;
@@ -107,15 +111,10 @@ impl HostHeap {
         stale
     }
 
-    /// Has slots packed that are drawn from the first stripe of a class, in launch 0: the stripe's word.
+    /// Has slots packed in launch 0: the word of the first stripe of a class.
     pub fn pack(&self, class: u32) -> Ticket {
-        let stripe = self.stripe(class);
-        let notes = (self.metadata as u64 + self.layout.churn_notes()) as *const ChurnNote;
-        // SAFETY: a heap has a note of each row.
-        unsafe { &*notes }.write(0);
-        let word = stripe.look().churned();
-        stripe.publish(word);
-        word
+        pack(self.heap());
+        self.stripe(class).look()
     }
 
     /// The first stripe of a class.

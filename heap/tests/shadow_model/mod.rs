@@ -8,6 +8,7 @@
 
 #![allow(dead_code, reason = "each user needs its part")]
 
+use super::host_heap::pack;
 use scatterheap_heap::array::Array;
 use scatterheap_heap::counters::ClassCounters;
 use scatterheap_heap::layout::Layout;
@@ -46,11 +47,11 @@ pub enum Operation {
     DoubleFree(usize),
     /// This many bytes into a live block.
     Interior(usize, u64),
-    /// Bytes before or after the heap.
     /// Frees a live block through a handle from before the reset.
     StaleFree(usize),
     /// Asks through that handle.
     StaleMalloc(u64),
+    /// Bytes before or after the heap.
     Foreign(bool, u64),
     /// Any address in the heap that is not the beginning of a live block.
     Wild(u64),
@@ -62,6 +63,8 @@ pub enum Operation {
     FreeEach(usize),
     /// What follows is asked for by this block, and so from its stripes.
     StandIn(u32),
+    /// Slots are packed from here on, where slabs are large enough.
+    Pack,
 }
 
 /// How a block was asked for.
@@ -488,6 +491,7 @@ impl<'a> Shadow<'a> {
                     self.free(address);
                 }
             }
+            Operation::Pack => pack(self.heap),
             Operation::StandIn(block) => set_position(Position {
                 block_index: block,
                 sm_id: block / 2,
