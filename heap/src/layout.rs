@@ -406,8 +406,9 @@ const fn slot_word_count(capacity: u64) -> u64 {
 /// Where the array begins that follows the slots' bitmap of a heap of a capacity in bytes, which begins at `slot_words`.
 #[inline(always)]
 pub(crate) fn after_slot_words(slot_words: u64, capacity: u64) -> u64 {
-    // (Explorers' words are larger. And not `next_multiple_of`, which may panic.)
-    let bytes = slot_word_count(capacity) * size_of::<DeviceAtomicU32>() as u64;
+    // As many words as [`slot_word_count`] says, 4 bytes each, or more where they are explored; but in one shift of the capacity, a multiple of 512.
+    // (And not `next_multiple_of`, which may panic.)
+    let bytes = capacity / 128 * (size_of::<DeviceAtomicU32>() as u64 / 4);
     (slot_words + bytes + ARRAY_ALIGNMENT - 1) & !(ARRAY_ALIGNMENT - 1)
 }
 
