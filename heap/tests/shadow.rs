@@ -99,10 +99,6 @@ fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Blocks that are allocated and freed by turns before slots are packed, and how often.
-const GROWING: usize = 4000;
-const ROUNDS: usize = 4;
-
 fn run(capacity: u64, stripes: u32, flags: u32, operations: Vec<Operation>) {
     within_a_minute(move || {
         let host = HostHeap::new(capacity, stripes, flags);
@@ -142,6 +138,10 @@ proptest! {
         run(MIN_CAPACITY, stripes, 0, operations);
     }
 }
+
+/// Blocks that are allocated and freed by turns before slots are packed, and how often.
+const GROWING: usize = 4000;
+const ROUNDS: usize = 4;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 1000, max_shrink_time: 120_000, failure_persistence: None, ..ProptestConfig::default() })]

@@ -58,12 +58,12 @@ fn extent(scenario: &str) -> (u64, u64) {
     (first, schedules)
 }
 
-/// Explores a scenario, which is a closure in a test: it has the test's name.
+/// Explores a scenario, which is a closure in a test: it has the test's name. Gives how many schedules that were.
 ///
 /// # Panics
 ///
 /// If the scenario does, after the command that repeats it was printed.
-pub fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) {
+pub fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) -> usize {
     let name = test_of::<S>();
     let (first, schedules) = extent(name);
     let begin = Instant::now();
@@ -79,7 +79,10 @@ pub fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) {
         shuttle::Runner::new(seeds, config).run(scenario)
     }));
     match explored {
-        Ok(schedules) => record(name, first, &current, schedules, begin.elapsed()),
+        Ok(schedules) => {
+            record(name, first, &current, schedules, begin.elapsed());
+            schedules
+        }
         Err(panic) => {
             let seed = current.seed();
             eprintln!("\nrepeat it with: cargo xtask model --seed {seed} {name}\n");
