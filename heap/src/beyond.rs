@@ -8,6 +8,7 @@ use crate::heap::Core;
 use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
 use crate::nap::nap;
+use crate::packed::may_be_packed;
 use crate::refill::meet;
 use crate::ticket::Ticket;
 use core::ptr;
@@ -47,7 +48,7 @@ impl Core {
             let had_row = drawn.has_row(count) && drawn.class() == wish.class();
             let leaders = warp::active_mask();
             if had_row && won != whole_row(count) {
-                let claimed = if drawn.is_churned() {
+                let claimed = if may_be_packed(drawn, count) {
                     // Nothing was tried yet.
                     self.claim_where_churned(drawn, count)
                 } else {

@@ -16,7 +16,7 @@
 use crate::class;
 use crate::cold;
 use crate::heap::{Core, Heap, Mark, block_of_leader};
-use crate::packed::without_lowest;
+use crate::packed::{may_be_packed, without_lowest};
 use crate::stripe::Stripes;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -199,7 +199,7 @@ impl Heap {
                 .stripe(slot.wish.class(), slot.stripes.of(block))
                 .draw(count);
             // Else slots may be packed, which is seen to out of line. (Not `&&`, as in `has_row`.)
-            if drawn.has_row(count) & !drawn.is_churned() {
+            if drawn.has_row(count) & !may_be_packed(drawn, count) {
                 (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
             }
         }

@@ -50,8 +50,7 @@ impl Heap {
     ) -> bool {
         let slab_bytes = (1_u64 << self.page_shift) << ticket.order();
         churned.is_in(thread::grid_id())
-            && !ticket.is_crowded()
-            && count <= MOST_LANES
+            && may_be_packed(ticket.churned(), count)
             && u64::from(slot_bytes) << LEAST_SLOTS_LOG2 <= slab_bytes
     }
 
@@ -134,6 +133,13 @@ impl Core {
             self.stripe(class, index).note_crowded();
         }
     }
+}
+
+/// Whether the slots of `count` lanes that drew a ticket may be packed, by what it says: its row's note is to be asked then.
+#[inline(always)]
+pub(crate) fn may_be_packed(ticket: Ticket, count: u32) -> bool {
+    // Not `&&`, of which two branches would be made.
+    ticket.is_churned() & !ticket.is_crowded() & (count <= MOST_LANES)
 }
 
 /// Where among the lowest slots a group of `count` lanes begins to look that drew `ticket`.
