@@ -9,7 +9,7 @@ use crate::claim::Claimed;
 use crate::entry::Entry;
 use crate::heap::{Heap, Mark};
 use crate::malloc::Wish;
-use crate::slab::Slab;
+use crate::slab::{Slab, SlabState};
 use crate::ticket::Ticket;
 
 /// Defines a cold call of a method of the heap's core.
@@ -29,7 +29,7 @@ cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) 
 cold!(complete_packed: complete_packed(drawn: Ticket, count: u32, claimed: Claimed) -> Claimed);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
-cold!(look_after: look_after(slab: Slab, used: u32, few: bool));
+cold!(look_after: look_after(slab: Slab, state: &SlabState, used: u32, few: bool));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));
 cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));
 cold!(free_alone: free_alone(address: u64));

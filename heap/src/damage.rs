@@ -7,6 +7,7 @@
 use crate::counters::Failure;
 use crate::entry::{Entry, Kind};
 use crate::heap::Core;
+use crate::layout::Layout;
 use crate::slab::{Slab, USE};
 
 /// Binary logarithm of how often a request searches in vain before it concludes that the heap is
@@ -29,14 +30,7 @@ impl Core {
 
     /// Slots of a slab that the metadata tell of; none if it does not lie in the heap, or has more than can be counted.
     pub(crate) fn plausible_slots(&self, slab: Slab) -> u32 {
-        let layout = self.layout();
-        let is_inside = slab.order() <= layout.max_order
-            && slab.page() & (slab.pages() - 1) == 0
-            && slab.page() + slab.pages() <= layout.page_count
-            && slab.class() < layout.class_count;
-        let slots = if is_inside { self.slots(slab) } else { 0 };
-        // Only of a damaged order. The units of a stripe would wrap around.
-        if slots <= USE / 2 { slots } else { 0 }
+        plausible_slots(self.layout(), slab)
     }
 
     /// Counts metadata that cannot be, come upon for a request of a class, or at the class count for a
@@ -77,6 +71,23 @@ impl Core {
         entry == Entry::run(pages).marked(self.mark())
             && pages != 0
             && pages <= self.layout().page_count - page
+    }
+}
+
+/// Slots of a slab that the metadata tell of, in a heap of a layout, as [`Core::plausible_slots`] gives them.
+#[inline(always)]
+pub(crate) fn plausible_slots(layout: &Layout, slab: Slab) -> u32 {
+    // Not `&&`, nor the slots only of what lies inside: who waits for the layout waits once.
+    let is_inside = (slab.order() <= layout.max_order)
+        & (slab.page() & (slab.pages() - 1) == 0)
+        & (slab.page() + slab.pages() <= layout.page_count)
+        & (slab.class() < layout.class_count);
+    let slots = layout.slots(slab.class(), slab.order());
+    // More only of a damaged order. The units of a stripe would wrap around.
+    if is_inside & (slots <= USE / 2) {
+        slots
+    } else {
+        0
     }
 }
 

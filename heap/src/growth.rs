@@ -167,8 +167,7 @@ impl Core {
 
     /// Pages that can be used, as a hint.
     pub(crate) fn admitted_hint(&self) -> u32 {
-        // Relaxed: a hint.
-        self.globals().shared.admitted.load(Ordering::Relaxed)
+        self.globals().shared.admitted_hint()
     }
 
     /// Whether a search that found no place for `pages` pages should be repeated: because the heap

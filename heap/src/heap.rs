@@ -22,7 +22,7 @@ use crate::slab::SlabState;
 use crate::stripe::{ChurnNote, Stripe, Stripes};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
-use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
 use simt::thread;
 
 /// First word of every heap: "SCTRHEAP".
@@ -157,6 +157,14 @@ pub struct Shared {
     pub wanted: DeviceAtomicU32,
     /// 1 while a thread reads the mailbox.
     pub lease: DeviceAtomicU32,
+}
+
+impl Shared {
+    /// Pages that can be used, as a hint.
+    pub(crate) fn admitted_hint(&self) -> u32 {
+        // Relaxed: a hint.
+        self.admitted.load(Ordering::Relaxed)
+    }
 }
 
 impl Globals {
@@ -464,8 +472,26 @@ impl Heap {
     /// Stripe `index` of a class, an index of at most the class's mask.
     #[inline(always)]
     pub(crate) fn stripe(&self, class: u32, index: u32) -> &Stripe {
+        self.stripe_of_place(index * u32::from(self.stripe_row) + class)
+    }
+
+    /// Places for stripes, of all classes: those of each [row](Layout::stripe_row), one row after the other.
+    #[inline(always)]
+    pub(crate) fn stripe_places(&self) -> u32 {
+        self.most_stripes * u32::from(self.stripe_row)
+    }
+
+    /// The stripe at one of these, or what lies there behind the last class.
+    #[inline(always)]
+    pub(crate) fn stripe_of_place(&self, place: u32) -> &Stripe {
         // SAFETY: as for `core`.
-        unsafe { self.stripes.get(index * u32::from(self.stripe_row) + class) }
+        unsafe { self.stripes.get(place) }
+    }
+
+    /// The row of a place.
+    pub(crate) fn row_of_place(&self, place: u32) -> u32 {
+        // Not `/`, which may panic.
+        place.checked_div(self.stripe_row.into()).unwrap_or(0)
     }
 
     /// The note of row `index` of the stripes.

@@ -246,7 +246,7 @@ fn are_rare(free: u32, admitted: u32) -> bool {
 }
 
 /// Whether so many pages are free, of all, that they are plentiful.
-fn are_plentiful(free: u32, admitted: u32) -> bool {
+pub(crate) fn are_plentiful(free: u32, admitted: u32) -> bool {
     free > admitted / PLENTY_SHARE
 }
 

@@ -71,11 +71,15 @@ impl Heap {
 }
 
 impl Core {
-    /// Notes that slots of stripe `index` of a class are drawn in this launch while others are freed, few at once.
-    pub(crate) fn note_churn(&self, class: u32, index: u32) {
-        if warps_of_stripe(self.stripes_of(class).count) >= LEAST_WARPS {
-            self.churn_note(index).write(thread::grid_id());
-            self.stripe(class, index).note_churn();
+    /// Notes that slots of the stripe at a place, one of a class, whose word is `now`, are drawn in this launch while others are freed, few at once.
+    pub(crate) fn note_churn(&self, class: u32, place: u32, now: Ticket) {
+        if warps_of_stripe(self.stripes_of(class).count) < LEAST_WARPS {
+            return;
+        }
+        self.churn_note(self.row_of_place(place))
+            .write(thread::grid_id());
+        if !now.is_churned() {
+            self.stripe_of_place(place).note_churn();
         }
     }
 

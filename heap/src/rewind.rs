@@ -21,9 +21,10 @@
 //! which the use falls in a turn of who frees last, and who has rewound looks once more. (Who frees many last looks at tight slabs of 32 and 64 pages alone. And while something lives on up to a turn less is offered than could be: of 4,096 slots 3,072.) For a launch with a single refill takes half as long again. Taken for tight are slabs
 //! of which few slots are freed at once, and where pages are not plentiful those of 32 or 64 pages with at most [`TIGHT_SLOTS`] slots.
 
+use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
 use crate::heap::Core;
-use crate::hints::log2;
+use crate::hints::{are_plentiful, log2};
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
 use crate::stripe::Stripe;
@@ -139,24 +140,28 @@ const fn most_used(slots: u32) -> u32 {
 
 impl Core {
     /// Has a slab, whose use the caller, who freed `few` slots or not, lowered to `used`, rewound if that is worth it.
+    ///
+    /// A launch that frees often ends with this, and then waits for it: so what can be read at once is, also where it may not be needed.
     #[inline(never)]
-    pub(crate) fn look_after(&self, slab: Slab, used: u32, few: bool) {
+    pub(crate) fn look_after(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
+        let (heap, layout) = (*self.heap(), *self.layout());
+        let (free_pages, shared) = (self.free_pages(), &self.globals().shared);
+        let (place, is_kept) = state.keeper();
         // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
-        let slots = self.plausible_slots(slab);
-        if slots == 0 || self.modes().contains(Hardening::QUARANTINE) {
+        let slots = plausible_slots(&layout, slab);
+        let is_hopeless = (slots == 0)
+            | Hardening::of_flags(heap.flags).contains(Hardening::QUARANTINE)
+            | (place >= heap.stripe_places());
+        if is_hopeless {
             return;
         }
-        let state = self.slab_state(slab.page());
-        let Some((index, is_kept)) = self.keeper(slab) else {
-            return;
-        };
-        let stripe = self.stripe(slab.class(), index);
+        let stripe = heap.stripe_of_place(place);
         let seen = stripe.look();
+        let spares_refills = few || !are_plentiful(free_pages.count(), shared.admitted_hint());
         let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
         if seen.left() < 0 || !seen.is_of_slab_of(row) {
             return;
         }
-        let spares_refills = few || !self.are_pages_plentiful();
         let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
         let manner = Manner { few, is_tight };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
@@ -169,12 +174,16 @@ impl Core {
         }
         match rewind(stripe, state, seen, slots, manner) {
             // The last of what lived was freed before the word was there.
-            Ok(again) if is_tight && state.used_hint() == again.left().cast_unsigned() => {
+            Ok(again)
+                if is_tight
+                    && again.left().cast_unsigned() < Ticket::offered(slots, slots)
+                    && state.used_hint() == again.left().cast_unsigned() =>
+            {
                 let _ = rewind(stripe, state, again, slots, manner);
             }
             // Others draw: it churns.
             Err(now) if few && now.left() < seen.left() && now.is_of_slab_of(seen) => {
-                self.note_churn(slab.class(), index);
+                self.note_churn(slab.class(), place, now);
             }
             _ => {}
         }

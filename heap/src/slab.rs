@@ -76,6 +76,14 @@ impl SlabState {
         self.usage.load(Ordering::Relaxed) & USE
     }
 
+    /// Which of all stripes had the slab last, and whether it keeps it. A hint.
+    #[inline(always)]
+    pub(crate) fn keeper(&self) -> (u32, bool) {
+        // Relaxed: who acts on it compares the stripe's word.
+        let last = self.stripe.load(Ordering::Relaxed);
+        (last & !KEPT, last & KEPT != 0)
+    }
+
     /// Notes that the stripe that has the slab keeps it.
     pub(crate) fn keep(&self) {
         // Relaxed: a hint.
@@ -153,6 +161,7 @@ impl Heap {
                 cold::look_after(
                     self,
                     Slab::new(head, entry.class(), entry.order()),
+                    self.slab_state(head),
                     after & USE,
                     few,
                 );
@@ -250,14 +259,6 @@ impl Core {
         let last = if keeps { place | KEPT } else { place };
         // Relaxed: a hint.
         self.slab_state(page).stripe.store(last, Ordering::Relaxed);
-    }
-
-    /// Which stripe of its class had a slab last, and whether it keeps it. A hint.
-    pub(crate) fn keeper(&self, slab: Slab) -> Option<(u32, bool)> {
-        // Relaxed: who acts on it compares the stripe's word.
-        let last = self.slab_state(slab.page()).stripe.load(Ordering::Relaxed);
-        let (class, index) = self.layout().stripe_at(last & !KEPT)?;
-        (class == slab.class()).then_some((index, last & KEPT != 0))
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.
