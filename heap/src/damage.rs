@@ -84,7 +84,7 @@ pub(crate) fn plausible_slots(layout: &Layout, slab: Slab) -> u32 {
         & (slab.class() < layout.class_count);
     let slots = layout.slots(slab.class(), slab.order());
     // More only of a damaged order. The units of a stripe would wrap around.
-    if is_inside & (slots <= USE / 2) {
+    if is_inside && slots <= USE / 2 {
         slots
     } else {
         0

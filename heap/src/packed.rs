@@ -143,7 +143,7 @@ impl Core {
 #[inline(always)]
 pub(crate) fn may_be_packed(ticket: Ticket, count: u32) -> bool {
     // Not `&&`, of which two branches would be made.
-    ticket.is_churned() & !ticket.is_crowded() & (count <= MOST_LANES)
+    (count <= MOST_LANES) & ticket.is_churned() & !ticket.is_crowded()
 }
 
 /// Where among the lowest slots a group of `count` lanes begins to look that drew `ticket`.

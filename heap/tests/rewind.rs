@@ -81,3 +81,25 @@ fn a_large_slab_is_offered_in_whole_words() {
         assert_ne!(slots % warp.cast_unsigned(), 0, "phase {phase}");
     }
 }
+
+/// Who frees the last block of a slab may offer all of it. A launch that frees ends with that, so it is done once.
+#[test]
+fn what_was_offered_whole_is_not_offered_again() {
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let (heap, stripe) = (host.heap(), host.stripe(class_of(4096)));
+    let offers_of_the_last = |_| {
+        let mut blocks: Vec<_> = (0..1000).map(|_| heap.malloc(4096)).collect();
+        let last = blocks.pop().expect("a thousand");
+        // SAFETY: they are this thread's.
+        blocks
+            .into_iter()
+            .for_each(|block| unsafe { heap.free(block) });
+        let before = stripe.look();
+        // SAFETY: as above.
+        unsafe { heap.free(last) };
+        stripe.look().generation().wrapping_sub(before.generation()) & 15
+    };
+    let offers: Vec<_> = (0..32).map(offers_of_the_last).collect();
+    assert!(offers.contains(&1), "{offers:?}");
+    assert!(offers.iter().all(|times| *times <= 1), "{offers:?}");
+}
