@@ -13,7 +13,7 @@ use crate::class;
 use crate::counters::ClassCounters;
 use crate::damage::ATTEMPTS_LOG2;
 use crate::doubts::Doubts;
-use crate::entry::Entry;
+use crate::entry::{Entry, PageEntry};
 use crate::growth::Growth;
 use crate::layout::{ClassInfo, Layout, StripeTable, after_slot_words};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
@@ -88,7 +88,7 @@ impl Mark {
 pub struct Heap {
     pub(crate) base: u64,
     pub(crate) capacity: u64,
-    pub(crate) entries: Array<DeviceAtomicU64>,
+    pub(crate) entries: Array<PageEntry>,
     pub(crate) slabs: Array<SlabState>,
     pub(crate) slot_words: Array<DeviceAtomicU32>,
     pub(crate) stripes: Array<Stripe>,
@@ -466,7 +466,7 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn entry(&self, page: u32) -> &DeviceAtomicU64 {
         // SAFETY: as for `core`.
-        unsafe { self.entries.get(page) }
+        unsafe { &self.entries.get(page).0 }
     }
 
     /// Stripe `index` of a class, an index of at most the class's mask.

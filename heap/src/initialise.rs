@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::counters::ClassCounters;
+use crate::entry::PageEntry;
 use crate::heap::{Globals, Heap};
 use crate::page_set::{SetState, WORD_PAGES, low_bits};
 use crate::slab::SlabState;
@@ -85,7 +86,7 @@ impl Heap {
             share.write(at(offsets.stripes), layout.stripe_words().into(), |place| {
                 Stripe::empty(layout.stripe_at(place).map_or(0, |(class, _)| class))
             });
-            share.write(at(offsets.entries), pages, |_| DeviceAtomicU64::new(0));
+            share.write(at(offsets.entries), pages, |_| PageEntry::blank());
             share.write(at(offsets.slabs), pages, |_| SlabState::zero());
             share.write(at(offsets.slot_words), layout.slot_word_count(), |_| {
                 DeviceAtomicU32::new(0)

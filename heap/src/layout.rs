@@ -7,6 +7,7 @@
 
 use crate::class::{self, MAX_CLASSES};
 use crate::counters::ClassCounters;
+use crate::entry::PageEntry;
 use crate::heap::Globals;
 use crate::page_set::{SetState, WORD_PAGES};
 use crate::slab::SlabState;
@@ -244,7 +245,7 @@ impl Layout {
             set_summaries: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.summary_words())),
             set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
             stripes: cursor.array::<Stripe>(self.stripe_words().into()),
-            entries: cursor.array::<DeviceAtomicU64>(pages),
+            entries: cursor.array::<PageEntry>(pages),
             slabs: cursor.array::<SlabState>(pages),
             slot_words: cursor.array::<DeviceAtomicU32>(self.slot_word_count()),
         };

@@ -376,7 +376,7 @@ impl Judge<'_> {
             ),
             (offsets.set_words, 8 * sets * u64::from(layout.set_words())),
             (offsets.stripes, 8 * u64::from(layout.stripe_words())),
-            (offsets.entries, 8 * pages),
+            (offsets.entries, 32 * pages),
             (offsets.slabs, 32 * pages),
             (offsets.slot_words, 4 * layout.slot_word_count()),
             (layout.churn_notes(), 128 * u64::from(layout.stripes)),
@@ -406,6 +406,7 @@ impl Judge<'_> {
             3 => found_if(byte % 128 < 4 || (8..12).contains(&(byte % 128))),
             4 => self.summary(bit / 64, bit % 64),
             6 => self.stripe(byte / 8, bit % 64),
+            7 => found_if(byte % 32 < 8),
             8 => found_if(byte % 32 < 4),
             _ => Verdict::Found,
         }

@@ -5,6 +5,7 @@
 
 use crate::counters::{ClassCounters, FAILURES};
 use crate::doubts::Doubts;
+use crate::entry::PageEntry;
 use crate::heap::{Globals, Shared};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::SetState;
@@ -83,6 +84,16 @@ const _: () = {
 pub(super) type StripeWord = u64;
 
 const _: () = assert!(size_of::<StripeWord>() == size_of::<Stripe>());
+
+/// Mirrors [`PageEntry`].
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct EntryWords {
+    pub entry: u64,
+    padding: [u64; 3],
+}
+
+const _: () = assert!(size_of::<EntryWords>() == size_of::<PageEntry>());
 
 /// Mirrors [`SlabState`].
 #[repr(C)]

@@ -55,7 +55,7 @@ use crate::slab::Slab;
 use crate::ticket::Ticket;
 use bytemuck::AnyBitPattern;
 use core::fmt;
-use mirror::{CounterWords, GlobalWords, SetWords, SlabWords, StripeWord};
+use mirror::{CounterWords, EntryWords, GlobalWords, SetWords, SlabWords, StripeWord};
 
 /// The metadata of a heap, at a moment when no thread was in the allocator.
 #[derive(Clone)]
@@ -229,7 +229,8 @@ impl Snapshot {
     }
 
     fn entry(&self, page: u32) -> Entry {
-        Entry(self.element(self.layout.offsets.entries, page.into()))
+        let words: EntryWords = self.element(self.layout.offsets.entries, page.into());
+        Entry(words.entry)
     }
 
     fn usage(&self, page: u32) -> u32 {

@@ -2,6 +2,7 @@
 
 use super::{Glimpse, InspectError, glimpse_bytes};
 use crate::counters::ClassCounters;
+use crate::entry::PageEntry;
 use crate::heap::{Core, Globals, Shared};
 use crate::slab::SlabState;
 use crate::stripe::Stripe;
@@ -81,10 +82,10 @@ fn copy_pages(head: &Core, part: &mut Part) {
     let free = head.free_pages();
     let words = (0..layout.set_words()).map(|index| free.word(index));
     part.put_words(offsets.set_words, words);
-    let entries = (0..layout.page_count).map(|page| head.entry(page));
-    part.put_words(offsets.entries, entries);
     for page in 0..layout.page_count {
         // Relaxed: as in `put_words`.
+        let entry = head.entry(page).load(Ordering::Relaxed);
+        part.put(place::<PageEntry>(offsets.entries, page), entry);
         let usage = head.usage(page).load(Ordering::Relaxed);
         part.put(place::<SlabState>(offsets.slabs, page), usage);
     }

@@ -173,7 +173,7 @@ impl Victim {
         let page =
             |bit: u64| (bit / 8 - layout.offsets.slot_words) / 4 / (layout.page_bytes() / 512);
         let entry = |page: u64| {
-            let start = usize::try_from(layout.offsets.entries + 8 * page).expect("fits");
+            let start = usize::try_from(layout.offsets.entries + 32 * page).expect("fits");
             u64::from_le_bytes(self.whole[start..start + 8].try_into().expect("eight"))
         };
         let [a, b] = *bits else {
@@ -329,7 +329,7 @@ fn entries_at_the_end_of_the_heap() {
         while !heap.heap().malloc(bytes).is_null() {}
         let (whole, layout) = (heap.metadata(), *heap.heap().layout());
         let last_page = heap.heap().base() + layout.capacity - layout.page_bytes();
-        let first_bit = 8 * (layout.offsets.entries + 8 * u64::from(layout.page_count - 1));
+        let first_bit = 8 * (layout.offsets.entries + 32 * u64::from(layout.page_count - 1));
         for (first, second) in
             (0..64).flat_map(|first| (first..64).map(move |second| (first, second)))
         {

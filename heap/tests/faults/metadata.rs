@@ -77,7 +77,7 @@ impl Kind {
                 (offsets.set_words, sets * words, 8, 8)
             }
             Self::Stripes => (offsets.stripes, layout.stripe_words().into(), 8, 8),
-            Self::Entries => (offsets.entries, pages, 8, 8),
+            Self::Entries => (offsets.entries, pages, 32, 8),
             Self::Slabs => (offsets.slabs, pages, 32, 4),
             Self::SlotWords => (offsets.slot_words, layout.slot_word_count(), 4, 4),
         };
