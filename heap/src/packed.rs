@@ -49,6 +49,7 @@ impl Heap {
         churned: Churned,
     ) -> bool {
         let slab_bytes = (1_u64 << self.page_shift) << ticket.order();
+        // The note says it, so whether the stripe's word does too is not asked.
         churned.is_in(thread::grid_id())
             && may_be_packed(ticket.churned(), count)
             && u64::from(slot_bytes) << LEAST_SLOTS_LOG2 <= slab_bytes
