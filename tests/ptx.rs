@@ -401,8 +401,8 @@ fn body<'a>(ptx: &'a str, entry: &str) -> &'a str {
 const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
-    ("shfl.sync.", 7, 4),
-    ("vote.sync.", 2, 6),
+    ("shfl.sync.", 7, 6),
+    ("vote.sync.", 2, 8),
     ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 2),
 ];

@@ -7,6 +7,7 @@
 use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{Core, Heap, Mark};
+use crate::malloc::whole_row;
 use simt::atomic::{Ordering, fence};
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
@@ -139,9 +140,12 @@ impl Heap {
             let is_repeated = is_slot && bits != u32::MAX;
             self.free_group(slot, leads, is_repeated, u32::BITS, bits);
         } else {
-            let (count, bits) = (lanes.count_of(group), or_in_groups(lanes, group, slot.bit));
+            let count = lanes.count_of(group);
+            let row = bits_of_rows(lanes, group, slot.bit, is_slot);
+            let bits = row.unwrap_or_else(|| or_in_groups(lanes, group, slot.bit));
             // Of any group: it is rare.
-            let is_repeated = lanes.ballot(leads & (bits.count_ones() != count)) != 0;
+            let is_repeated =
+                row.is_none() && lanes.ballot(leads & (bits.count_ones() != count)) != 0;
             self.free_group(slot, leads, is_repeated & is_slot, count, bits);
         }
         // No lane goes on before its block was given back: what it asks for next it may need that block for.
@@ -191,6 +195,16 @@ impl Core {
             self.refuse(self.mark, address);
         }
     }
+}
+
+/// The bits of the caller's group, if each group of lanes that have a slot frees a row: slots that follow one another as the lanes do, which is how `malloc`
+/// hands them out. A step instead of a few.
+#[inline(always)]
+fn bits_of_rows(lanes: impl Lanes, group: u32, bit: u32, is_slot: bool) -> Option<u32> {
+    let first = lanes.shuffle(bit, warp::lowest(group));
+    let is_in_row = bit == first << lanes.rank_in(group);
+    let are_rows = lanes.ballot(is_in_row || !is_slot) == lanes.mask();
+    are_rows.then(|| whole_row(lanes.count_of(group)).wrapping_mul(first))
 }
 
 /// The or of `bit` over the lanes of the caller's group from the caller on, for all groups at once: in its first lane of the whole group.
