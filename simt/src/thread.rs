@@ -1,4 +1,4 @@
-//! Where the calling thread stands in its block and grid (one dimension, but for [`block_number`]).
+//! Where the calling thread stands in its block and grid (one dimension, but for [`block_number`] and [`grid_threads`]).
 
 use crate::backend;
 
@@ -30,25 +30,25 @@ pub fn block_number() -> u32 {
     backend::block_number()
 }
 
-/// Number of blocks in the grid.
+/// Number of blocks in the grid's first dimension.
 #[inline(always)]
 #[must_use]
 pub fn grid_dim() -> u32 {
     backend::grid_dim()
 }
 
-/// Index of the thread in the grid.
+/// Index of the thread in a grid of one dimension.
 #[inline(always)]
 #[must_use]
 pub fn index_1d() -> u32 {
     block_index() * block_dim() + thread_index()
 }
 
-/// Number of threads in the grid.
+/// Number of threads in a grid of up to three dimensions; the largest `u32` if they are more.
 #[inline(always)]
 #[must_use]
 pub fn grid_threads() -> u32 {
-    grid_dim() * block_dim()
+    backend::grid_threads()
 }
 
 /// Number of the launch that the grid belongs to, modulo 2^32 (PTX `%gridid`). Launches that follow one another on a device have others, on the CPU too. A hint

@@ -68,6 +68,10 @@ pub(crate) fn grid_dim() -> u32 {
     1
 }
 
+pub(crate) fn grid_threads() -> u32 {
+    grid_dim() * block_dim()
+}
+
 /// All that is explored is one launch. But under shuttle it seems another now and then: what is noted of a launch is only a hint, and must do no harm in the
 /// next.
 pub(crate) fn grid_id() -> u32 {

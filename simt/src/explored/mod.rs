@@ -9,7 +9,7 @@ mod weaken;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use emulation::{
-    block_dim, block_index, block_number, grid_dim, grid_id, sm_id, thread_index,
+    block_dim, block_index, block_number, grid_dim, grid_id, grid_threads, sm_id, thread_index,
 };
 
 #[cfg(loom)]

@@ -50,6 +50,10 @@ pub(crate) fn grid_dim() -> u32 {
     POSITION.get().grid_dim
 }
 
+pub(crate) fn grid_threads() -> u32 {
+    grid_dim() * block_dim()
+}
+
 pub(crate) fn grid_id() -> u32 {
     POSITION.get().grid_id
 }

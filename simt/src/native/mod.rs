@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 pub(crate) use emulation::{
-    block_dim, block_index, block_number, grid_dim, grid_id, sm_id, thread_index,
+    block_dim, block_index, block_number, grid_dim, grid_id, grid_threads, sm_id, thread_index,
 };
 
 #[inline(always)]

@@ -63,6 +63,25 @@ pub fn block_number() -> u32 {
 }
 
 #[inline(always)]
+#[allow(
+    clippy::cast_sign_loss,
+    reason = "the intrinsics return non-negative i32"
+)]
+pub fn grid_threads() -> u32 {
+    // SAFETY: reads special registers.
+    let (depths, heights) = unsafe {
+        (
+            nvptx::_grid_dim_z() as u32 * nvptx::_block_dim_z() as u32,
+            nvptx::_grid_dim_y() as u32 * nvptx::_block_dim_y() as u32,
+        )
+    };
+    grid_dim()
+        .saturating_mul(block_dim())
+        .saturating_mul(heights)
+        .saturating_mul(depths)
+}
+
+#[inline(always)]
 #[allow(clippy::cast_possible_truncation, reason = "modulo 2^32")]
 pub fn grid_id() -> u32 {
     let id: u64;
