@@ -42,8 +42,9 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// [`Heap::malloc`].
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_malloc(heap: *const Heap, bytes: u64) -> *mut u8 {
-    // SAFETY: the caller passes the address of a heap of this device.
-    unsafe { &*heap }.malloc(bytes)
+    // SAFETY: the caller passes the address of a heap of this device. A copy: read at once, and not each field behind an acquire, which throws cached ones away.
+    let heap = unsafe { *heap };
+    heap.malloc_called(bytes)
 }
 
 /// [`Heap::malloc_tagged`].
@@ -92,8 +93,10 @@ pub unsafe extern "C" fn scatterheap_aligned_alloc(
 /// [`Heap::free`].
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_free(heap: *const Heap, pointer: *mut u8) {
-    // SAFETY: the caller passes the address of a heap of this device, and gives the block up.
-    unsafe { (*heap).free(pointer) }
+    // SAFETY: the caller passes the address of a heap of this device. A copy, as in `scatterheap_malloc`.
+    let heap = unsafe { *heap };
+    // SAFETY: the caller gives the block up.
+    unsafe { heap.free_called(pointer) }
 }
 
 /// [`Heap::usable_size`].

@@ -27,8 +27,10 @@ cold!(malloc_of_warp_beyond: malloc_of_warp_beyond(wish: Wish, bytes: u64, group
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) -> Claimed);
 cold!(complete_packed: complete_packed(drawn: Ticket, count: u32, claimed: Claimed) -> Claimed);
+cold!(malloc_classes: malloc_classes(through: Wish, bytes: u64, group: u32) -> *mut u8);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
+cold!(follow_use: follow_use_of(head: u32, entry: Entry, before: u32, count: u32));
 cold!(look_after: look_after(slab: Slab, state: &SlabState, used: u32, few: bool));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));
 cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));

@@ -39,8 +39,24 @@ impl Heap {
     /// synchronisation (release and acquire, or a new launch), as with any `free`.
     #[inline(always)]
     pub unsafe fn free(&self, pointer: *mut u8) {
-        let address = pointer as u64;
-        if !self.free_slot::<false>(self.mark, address) {
+        self.free_inlined::<true>(pointer as u64);
+    }
+
+    /// [`free`](Self::free) for a function that is called, and must keep registers of its caller for what lives across calls of its own: what is to be done if
+    /// a slab's use tells something is all in another.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn free_called(&self, pointer: *mut u8) {
+        self.free_inlined::<false>(pointer as u64);
+    }
+
+    /// `free`, in which what a slab's use tells is followed or not.
+    #[inline(always)]
+    fn free_inlined<const FOLLOWS_USE: bool>(&self, address: u64) {
+        if !self.free_slot::<false, FOLLOWS_USE>(self.mark, address) {
             cold::free_rarer(self, self.mark, address);
         }
     }
@@ -52,7 +68,7 @@ impl Heap {
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub(crate) unsafe fn plain_free(&self, address: u64) {
-        if !self.free_slot::<false>(self.mark.opened(), address) {
+        if !self.free_slot::<false, true>(self.mark.opened(), address) {
             cold::free_no_slot(self, self.mark, address);
         }
     }
@@ -60,15 +76,19 @@ impl Heap {
     /// Frees the slot that begins at an address, in a slab whose pages have a mark, together with other lanes or `ALONE`; false if there is
     /// none.
     #[inline(always)]
-    fn free_slot<const ALONE: bool>(&self, mark: Mark, address: u64) -> bool {
+    fn free_slot<const ALONE: bool, const FOLLOWS_USE: bool>(
+        &self,
+        mark: Mark,
+        address: u64,
+    ) -> bool {
         if ALONE {
             let (slot, is_slot) = self.slot_at(mark, address, || ());
             if is_slot {
-                self.free_bits(slot, 1, slot.bit);
+                self.free_bits::<FOLLOWS_USE>(slot, 1, slot.bit);
             }
             is_slot
         } else {
-            with_active_lanes!(lanes => self.free_together(lanes, mark, address))
+            with_active_lanes!(lanes => self.free_together::<_, FOLLOWS_USE>(lanes, mark, address))
         }
     }
 
@@ -123,7 +143,12 @@ impl Heap {
 
     /// Frees the slots of the lanes that came together: one lane clears the bits of each word. False if the calling lane has none.
     #[inline(always)]
-    fn free_together(&self, lanes: impl Lanes, mark: Mark, address: u64) -> bool {
+    fn free_together<L: Lanes, const FOLLOWS_USE: bool>(
+        &self,
+        lanes: L,
+        mark: Mark,
+        address: u64,
+    ) -> bool {
         // What the lanes did to their blocks comes before the leader's release.
         let (slot, is_slot) = self.slot_at(mark, address, || lanes.sync());
         // The word's address: lanes may free into several heaps at once. Those without a slot have what is no word's address of any heap.
@@ -138,7 +163,7 @@ impl Heap {
             // The same with constants.
             let bits = lanes.reduce_or(slot.bit);
             let is_repeated = is_slot && bits != u32::MAX;
-            self.free_group(slot, leads, is_repeated, u32::BITS, bits);
+            self.free_group::<FOLLOWS_USE>(slot, leads, is_repeated, u32::BITS, bits);
         } else {
             let count = lanes.count_of(group);
             let row = bits_of_rows(lanes, group, slot.bit, is_slot);
@@ -146,7 +171,7 @@ impl Heap {
             // Of any group: it is rare.
             let is_repeated =
                 row.is_none() && lanes.ballot(leads & (bits.count_ones() != count)) != 0;
-            self.free_group(slot, leads, is_repeated & is_slot, count, bits);
+            self.free_group::<FOLLOWS_USE>(slot, leads, is_repeated & is_slot, count, bits);
         }
         // No lane goes on before its block was given back: what it asks for next it may need that block for.
         lanes.sync();
@@ -156,18 +181,25 @@ impl Heap {
     /// Frees the slots of the caller's group: those of `count` lanes, whose bits in one word together are `bits`. The lane that leads does it for
     /// all, unless several lanes have the same block.
     #[inline(always)]
-    fn free_group(&self, slot: Slot, leads: bool, is_repeated: bool, count: u32, bits: u32) {
+    fn free_group<const FOLLOWS_USE: bool>(
+        &self,
+        slot: Slot,
+        leads: bool,
+        is_repeated: bool,
+        count: u32,
+        bits: u32,
+    ) {
         if is_repeated {
             return cold::free_alone(self, slot.address);
         }
         if leads {
-            self.free_bits(slot, count, bits);
+            self.free_bits::<FOLLOWS_USE>(slot, count, bits);
         }
     }
 
     /// Frees `count` slots in the word of `slot`, whose bits there are `bits`, after a fence that releases.
     #[inline(always)]
-    pub(crate) fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
+    pub(crate) fn free_bits<const FOLLOWS_USE: bool>(&self, slot: Slot, count: u32, bits: u32) {
         // Relaxed, after the caller's fence.
         let before = self
             .slot_word(slot.index)
@@ -182,7 +214,7 @@ impl Heap {
             } = slot;
             return cold::free_some(self, head, entry, before & bits, bits, bit, address);
         }
-        self.release_slots(slot.head, slot.entry, count);
+        self.release_slots::<FOLLOWS_USE>(slot.head, slot.entry, count);
     }
 }
 
@@ -191,7 +223,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_alone(&self, address: u64) {
-        if !self.free_slot::<true>(self.mark.opened(), address) {
+        if !self.free_slot::<true, true>(self.mark.opened(), address) {
             self.refuse(self.mark, address);
         }
     }

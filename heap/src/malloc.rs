@@ -139,25 +139,45 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
+        self.malloc_inlined::<true>(bytes, site)
+    }
+
+    /// [`malloc`](Self::malloc) for a function that is called, and must keep registers of its caller for what lives across calls of its own: warps that want
+    /// several classes, for which that is much, are served in another.
+    #[inline(always)]
+    #[must_use]
+    pub fn malloc_called(&self, bytes: u64) -> *mut u8 {
+        self.malloc_inlined::<false>(bytes, 0)
+    }
+
+    /// `malloc`, in which warps that want several classes are served or not.
+    #[inline(always)]
+    fn malloc_inlined<const SERVES_CLASSES: bool>(&self, bytes: u64, site: u32) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.fast_limit) {
             return cold::malloc_rarer(self, self.mark, bytes, 1, site);
         }
         #[allow(clippy::cast_possible_truncation, reason = "checked against the limit")]
         let slot = Slot::of(bytes as u32, self.most_stripes());
-        self.malloc_slot(slot, bytes)
+        self.malloc_slot::<SERVES_CLASSES>(slot, bytes)
     }
 
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
-    pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
+    pub(crate) fn malloc_slot<const SERVES_CLASSES: bool>(
+        &self,
+        slot: Slot,
+        bytes: u64,
+    ) -> *mut u8 {
         let through = slot.wish.through(self.mark);
-        with_active_lanes!(lanes => self.malloc_in_groups(lanes, slot, through, bytes))
+        with_active_lanes!(lanes => {
+            self.malloc_in_groups::<_, SERVES_CLASSES>(lanes, slot, through, bytes)
+        })
     }
 
     /// The lanes that want the same form a group. `through` is the slot's wish as it came through the calling lane's handle.
     #[inline(always)]
-    fn malloc_in_groups<L: Lanes>(
+    fn malloc_in_groups<L: Lanes, const SERVES_CLASSES: bool>(
         &self,
         lanes: L,
         slot: Slot,
@@ -170,8 +190,10 @@ impl Heap {
         } else if group == u32::MAX {
             // The same with a constant, which spares a tenth of the instructions.
             self.malloc_row(lanes, u32::MAX, slot, through, bytes)
-        } else {
+        } else if SERVES_CLASSES {
             self.malloc_rows_of_warp(group, slot, through, bytes)
+        } else {
+            cold::malloc_classes(self, through, bytes, group)
         }
     }
 
@@ -346,13 +368,21 @@ impl Core {
         }
     }
 
+    /// [`Heap::malloc`] of slots for `bytes` bytes, no more than the fast path serves, for a whole warp of several groups, of which `group` is the caller's.
+    #[inline(never)]
+    pub(crate) fn malloc_classes(&self, through: Wish, bytes: u64, group: u32) -> *mut u8 {
+        #[allow(clippy::cast_possible_truncation, reason = "no more than the limit")]
+        let slot = Slot::of(bytes as u32, self.most_stripes());
+        self.malloc_rows_of_warp(group, slot, through, bytes)
+    }
+
     /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.
     #[inline(never)]
     pub(crate) fn malloc_plain(&self, mark: Mark, bytes: u64, alignment: u64) -> *mut u8 {
         match self.aligned_class(bytes, alignment, self.layout().largest_slot) {
             Some(class) if mark == self.mark() => {
                 let slot = Slot::aligned(class, alignment, self.stripes_of(class));
-                self.malloc_slot(slot, bytes)
+                self.malloc_slot::<true>(slot, bytes)
             }
             _ => self.malloc_run(mark, bytes, alignment),
         }

@@ -148,24 +148,38 @@ impl Heap {
     /// Gives back `count` slots of a slab, 1 to 32, whose bits the caller cleared: after a fence that releases, by a change that gave it the
     /// count.
     #[inline(always)]
-    pub(crate) fn release_slots(&self, head: u32, entry: Entry, count: u32) {
+    pub(crate) fn release_slots<const FOLLOWS_USE: bool>(
+        &self,
+        head: u32,
+        entry: Entry,
+        count: u32,
+    ) {
         let before = self.lower_use(head, count);
-        let few = are_few(count);
-        let turn = turn_of(few);
-        if is_rare(before, count, turn) {
-            let after = before.wrapping_sub(count);
-            self.settle_release(head, entry, before, after);
-            if is_turn(before, after, few, || {
-                (entry.slots(u32::from(self.page_shift)), entry.order())
-            }) {
-                cold::look_after(
-                    self,
-                    Slab::new(head, entry.class(), entry.order()),
-                    self.slab_state(head),
-                    after & USE,
-                    few,
-                );
+        if is_rare(before, count, turn_of(are_few(count))) {
+            if FOLLOWS_USE {
+                self.follow_use(head, entry, before, count);
+            } else {
+                cold::follow_use(self, head, entry, before, count);
             }
+        }
+    }
+
+    /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.
+    #[inline(always)]
+    fn follow_use(&self, head: u32, entry: Entry, before: u32, count: u32) {
+        let few = are_few(count);
+        let after = before.wrapping_sub(count);
+        self.settle_release(head, entry, before, after);
+        if is_turn(before, after, few, || {
+            (entry.slots(u32::from(self.page_shift)), entry.order())
+        }) {
+            cold::look_after(
+                self,
+                Slab::new(head, entry.class(), entry.order()),
+                self.slab_state(head),
+                after & USE,
+                few,
+            );
         }
     }
 
@@ -208,6 +222,13 @@ fn is_rare(before: u32, count: u32, turn: u32) -> bool {
 }
 
 impl Core {
+    /// [`follow_use`](Heap::follow_use) out of line.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn follow_use_of(&self, head: u32, entry: Entry, before: u32, count: u32) {
+        self.follow_use(head, entry, before, count);
+    }
+
     /// Slots of a slab.
     pub(crate) fn slots(&self, slab: Slab) -> u32 {
         layout::slots(u32::from(self.page_shift), slab.class(), slab.order())
