@@ -8,7 +8,6 @@ mod exploration;
 mod host_heap;
 mod test_name;
 
-use exploration::explore;
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
@@ -19,9 +18,24 @@ use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+thread_local! {
+    /// Whether the schedule calls `malloc_called` and `free_called`: all of its lanes, since lanes that are to come together must call the same. (All tasks of
+    /// a schedule run on one thread.)
+    static CALLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Explores a scenario, in half of the schedules with the functions that are called instead of `malloc` and `free`.
+fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) -> usize {
+    exploration::explore(move || {
+        CALLS.set(random(2) == 0);
+        scenario();
+    })
+}
 
 fn random(bound: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..bound)
@@ -123,7 +137,13 @@ impl Ground {
     }
 
     fn malloc(&self, bytes: u64) -> Option<Block> {
-        self.admit(self.heap().malloc(bytes), bytes)
+        let heap = self.heap();
+        let pointer = if CALLS.get() {
+            heap.malloc_called(bytes)
+        } else {
+            heap.malloc(bytes)
+        };
+        self.admit(pointer, bytes)
     }
 
     fn calloc(&self, bytes: u64) -> Option<Block> {
@@ -180,8 +200,14 @@ impl Ground {
 
     fn free(&self, block: Block) {
         self.dismiss(block);
-        // SAFETY: the block is the caller's.
-        unsafe { self.heap().free(block.address as *mut u8) };
+        let pointer = block.address as *mut u8;
+        if CALLS.get() {
+            // SAFETY: the block is the caller's.
+            unsafe { self.heap().free_called(pointer) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.heap().free(pointer) };
+        }
     }
 
     /// Everything is freed: the whole heap can be had.
