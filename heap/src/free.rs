@@ -39,7 +39,7 @@ impl Heap {
     /// synchronisation (release and acquire, or a new launch), as with any `free`.
     #[inline(always)]
     pub unsafe fn free(&self, pointer: *mut u8) {
-        self.free_inlined::<true>(pointer as u64);
+        self.free_with::<true>(pointer as u64);
     }
 
     /// [`free`](Self::free) for a function that is called, and must keep registers of its caller for what lives across calls of its own: what is to be done if
@@ -50,12 +50,12 @@ impl Heap {
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub unsafe fn free_called(&self, pointer: *mut u8) {
-        self.free_inlined::<false>(pointer as u64);
+        self.free_with::<false>(pointer as u64);
     }
 
-    /// `free`, in which what a slab's use tells is followed or not.
+    /// [`free`](Self::free), in which is done what a slab's use asks for, or else in a function of its own.
     #[inline(always)]
-    fn free_inlined<const FOLLOWS_USE: bool>(&self, address: u64) {
+    fn free_with<const FOLLOWS_USE: bool>(&self, address: u64) {
         if !self.free_slot::<false, FOLLOWS_USE>(self.mark, address) {
             cold::free_rarer(self, self.mark, address);
         }

@@ -139,7 +139,7 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
-        self.malloc_inlined::<true>(bytes, site)
+        self.malloc_with::<true>(bytes, site)
     }
 
     /// [`malloc`](Self::malloc) for a function that is called, and must keep registers of its caller for what lives across calls of its own: warps that want
@@ -147,12 +147,12 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc_called(&self, bytes: u64) -> *mut u8 {
-        self.malloc_inlined::<false>(bytes, 0)
+        self.malloc_with::<false>(bytes, 0)
     }
 
-    /// `malloc`, in which warps that want several classes are served or not.
+    /// [`malloc`](Self::malloc), in which warps that want several classes are served too, or else in a function of their own.
     #[inline(always)]
-    fn malloc_inlined<const SERVES_CLASSES: bool>(&self, bytes: u64, site: u32) -> *mut u8 {
+    fn malloc_with<const SERVES_CLASSES: bool>(&self, bytes: u64, site: u32) -> *mut u8 {
         // Zero wraps around and is large.
         if bytes.wrapping_sub(1) >= u64::from(self.fast_limit) {
             return cold::malloc_rarer(self, self.mark, bytes, 1, site);
