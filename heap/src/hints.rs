@@ -70,7 +70,7 @@ pub(crate) struct Hints {
     /// Whether the class is a small one.
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
-    pub(crate) wanted: u32,
+    wanted: u32,
     /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
@@ -145,7 +145,7 @@ impl Hints {
 
     /// Pages of what is wanted (binary logarithm).
     pub(crate) fn wanted_order(&self) -> u32 {
-        (self.slot_log2 + log2_up(self.wanted)).saturating_sub(self.page_log2)
+        (self.slot_log2 + log2_up(self.slots_wanted())).saturating_sub(self.page_log2)
     }
 
     /// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class; enough for a stripe whose word
@@ -175,19 +175,22 @@ impl Hints {
         Self { burst, ..wanting }
     }
 
-    /// The same for a stripe that has outgrown its slab, or not. Where blocks come back it gets at once what lasts; else
-    /// slabs grow by doublings, for most of what a stripe has would never be used.
-    pub(crate) fn of_stripe(self, has_outgrown: bool, old: OldSlab) -> Self {
-        let lasting = if has_outgrown && old.came_back {
-            self.lasting
-        } else {
-            0
-        };
+    /// The same for a stripe that has outgrown its slab, or not, and what became of that.
+    pub(crate) fn of_stripe(self, outgrown: bool, old: OldSlab) -> Self {
         Self {
-            wanted: self.wanted.max(lasting),
-            outgrown: has_outgrown,
+            outgrown,
             old,
             ..self
+        }
+    }
+
+    /// Slots that the stripe should get. One that has outgrown its slab, and whose blocks come back, gets at once what lasts; else
+    /// slabs grow by doublings, for most of what a stripe has would never be used.
+    fn slots_wanted(&self) -> u32 {
+        if self.outgrown && self.old.came_back {
+            self.wanted.max(self.lasting)
+        } else {
+            self.wanted
         }
     }
 }

@@ -89,11 +89,11 @@ pub(crate) enum Effort {
 impl Core {
     /// A slab that is found by a few accesses, while the stripe keeps its old one: one of the class's listed slabs
     /// with room, or free pages, unless they are too scarce.
-    pub(crate) fn take_at_hand(&self, before: Ticket, hints: Hints) -> Search {
+    pub(crate) fn take_at_hand(&self, before: Ticket, hints: &Hints) -> Search {
         let pages_first = hints.prefers_pages();
-        // Twice the same code, which is seldom in the instruction caches.
-        for pages in [pages_first, !pages_first] {
-            let found = if pages {
+        // Twice the same code, which is seldom in the instruction caches. (By numbers: an array would lie in local memory.)
+        for turn in 0..2 {
+            let found = if pages_first == (turn == 0) {
                 self.make_at_hand(before, hints, pages_first)
             } else {
                 self.take_listed_at_hand(before.class(), hints)
@@ -107,7 +107,7 @@ impl Core {
     }
 
     /// One of the listed slabs of a class with room, unless pages are plentiful.
-    fn take_listed_at_hand(&self, class: u32, hints: Hints) -> Search {
+    fn take_listed_at_hand(&self, class: u32, hints: &Hints) -> Search {
         if hints.listed == 0 || hints.are_pages_plentiful() {
             return Search::UNSETTLED;
         }
@@ -117,7 +117,8 @@ impl Core {
 
     /// A slab of free pages, unless they are too scarce: as large as is good now, or hardly smaller; of any size if pages are scarce and nothing else was
     /// found, so they are not the `first` choice.
-    fn make_at_hand(&self, before: Ticket, hints: Hints, first: bool) -> Search {
+    #[inline(never)]
+    fn make_at_hand(&self, before: Ticket, hints: &Hints, first: bool) -> Search {
         if !hints.may_take_pages() {
             return Search::UNSETTLED;
         }
@@ -228,8 +229,8 @@ impl Core {
         let hints = self.hints(class, Ticket::empty(class));
         let least = hints.info.least_order;
         if count >= 1 << least {
-            let order = self.wished_order(Ticket::empty(class), hints);
-            let near = self.scatter(class, order, hints);
+            let order = self.wished_order(Ticket::empty(class), &hints);
+            let near = self.scatter(class, order, &hints);
             let block = self.take_best_block((order, order), near, false);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
@@ -255,7 +256,7 @@ impl Core {
     /// ([`Hints::outgrown_order`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as others can get [`SLABS_OF_CLASS`]: all stripes of the class, and where pages are not plentiful a part of all stripes
     /// that have slabs.
-    fn wished_order(&self, before: Ticket, hints: Hints) -> u32 {
+    fn wished_order(&self, before: Ticket, hints: &Hints) -> u32 {
         let info = hints.info;
         let class = before.class();
         let stripes = self.stripes_of(class).count;
@@ -312,7 +313,7 @@ impl Core {
         before: Ticket,
         glance: Glance,
         again: Ticket,
-        hints: Hints,
+        hints: &Hints,
     ) -> bool {
         let is_used_up = again.left() <= 0;
         let is_small = glance.slots < hints.lasting;
@@ -325,14 +326,14 @@ impl Core {
     }
 
     /// Whether a stripe of a class that has a slab of an order may get a larger one when that is used up.
-    fn may_grow(&self, class: u32, order: u32, hints: Hints) -> bool {
+    fn may_grow(&self, class: u32, order: u32, hints: &Hints) -> bool {
         let stripes = self.stripes_of(class).count;
         let largest = hints.outgrown_order(stripes);
         (hints.is_heap_young() || hints.burst) && order < largest.min(hints.info.largest_order)
     }
 
     /// Whether a stripe whose word was `before` keeps a slab that it gets now.
-    pub(crate) fn keeps(&self, slab: Slab, before: Ticket, hints: Hints) -> bool {
+    pub(crate) fn keeps(&self, slab: Slab, before: Ticket, hints: &Hints) -> bool {
         let (class, order) = (slab.class(), slab.order());
         // If it looked for a larger one in vain it keeps what it has.
         let found_none = hints.outgrown && order <= before.order();
@@ -341,7 +342,7 @@ impl Core {
 
     /// Where in the pages to begin to look: the searchers of all stripes spread over as many
     /// pages as they need in all.
-    fn scatter(&self, class: u32, order: u32, hints: Hints) -> u32 {
+    fn scatter(&self, class: u32, order: u32, hints: &Hints) -> u32 {
         let pages = self.scatter_pages(class, order, hints);
         if hints.burst && hints.are_pages_plentiful() {
             // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
@@ -373,7 +374,7 @@ impl Core {
 
     /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
     /// blocks may draw from at once.
-    fn scatter_pages(&self, class: u32, order: u32, hints: Hints) -> u32 {
+    fn scatter_pages(&self, class: u32, order: u32, hints: &Hints) -> u32 {
         let begun = thread::grid_dim().min(self.stripes_of(class).count);
         hints.installed.max(begun) << order
     }
@@ -397,7 +398,7 @@ impl Core {
 }
 
 /// The least order of a slab of free pages that will do for a stripe that wishes for `order`; see `Core::make_at_hand`.
-fn least_order(before: Ticket, order: u32, hints: Hints, first: bool) -> u32 {
+fn least_order(before: Ticket, order: u32, hints: &Hints, first: bool) -> u32 {
     let usual = hints.info.usual_order;
     let is_any_welcome = if hints.outgrown {
         // Another slab of the same size is no gain, unless the stripe needs one.

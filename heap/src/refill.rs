@@ -199,28 +199,28 @@ impl Core {
         let mut hints = self.hints(before.class(), stripe.look());
         let again = glance.ticket_again(before);
         hints = hints.for_group_of(before, count);
-        let has_outgrown = self.is_outgrown(before, glance, again, hints);
+        let has_outgrown = self.is_outgrown(before, glance, again, &hints);
         let old = OldSlab {
             came_back: glance.came_back(),
             may_stay: again.left() > 0,
         };
-        let as_before = hints.of_stripe(false, old);
         hints = hints.of_stripe(has_outgrown, old);
         if old.may_stay && !hints.outgrown {
             return self.offer_again(stripe, before, again, reserved);
         }
-        let mut at_hand = self.take_at_hand(before, hints);
+        let mut at_hand = self.take_at_hand(before, &hints);
         if hints.outgrown && at_hand.slab().is_none() {
             if old.may_stay {
                 return self.offer_again(stripe, before, again, reserved);
             }
-            hints = as_before;
-            at_hand = self.take_at_hand(before, hints);
+            // As if it had not.
+            hints.outgrown = false;
+            at_hand = self.take_at_hand(before, &hints);
         }
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
             self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe, self.keeps(slab, before, hints));
+            self.note_stripe(slab.page(), stripe, self.keeps(slab, before, &hints));
             self.announce_leaving(before);
             if !before.has_slab() {
                 self.gets_slab(before.class());
