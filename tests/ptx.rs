@@ -408,16 +408,17 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
-/// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (these, and single lanes); `malloc` for functions that are called, and
-/// the part of it for warps that want several classes.
-const OUT_OF_LINE: [[usize; 6]; 7] = [
+/// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (these, and single lanes); `malloc` for functions that are called,
+/// the part of it for warps that want several classes, and `free` for functions that are called.
+const OUT_OF_LINE: [[usize; 6]; 8] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 4, 2, 2, 0],
     [1, 0, 8, 4, 4, 0],
     [1, 2, 9, 5, 5, 0],
-    [1, 2, 4, 1, 2, 0],
+    [1, 2, 6, 3, 3, 0],
     [0, 0, 3, 1, 1, 0],
+    [1, 2, 6, 10, 2, 2],
 ];
 
 /// The functions and kernels of a module, from one's head to the next one's.

@@ -44,7 +44,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 pub unsafe extern "C" fn scatterheap_malloc(heap: *const Heap, bytes: u64) -> *mut u8 {
     // SAFETY: the caller passes the address of a heap of this device. A copy: read at once, and not each field behind an acquire, which throws cached ones away.
     let heap = unsafe { *heap };
-    heap.malloc_called(bytes)
+    heap.malloc_called(bytes, 0)
 }
 
 /// [`Heap::malloc_tagged`].
@@ -54,8 +54,9 @@ pub unsafe extern "C" fn scatterheap_malloc_tagged(
     bytes: u64,
     site: u32,
 ) -> *mut u8 {
-    // SAFETY: the caller passes the address of a heap of this device.
-    unsafe { &*heap }.malloc_tagged(bytes, site)
+    // SAFETY: the caller passes the address of a heap of this device. A copy, as in `scatterheap_malloc`.
+    let heap = unsafe { *heap };
+    heap.malloc_called(bytes, site)
 }
 
 /// [`Heap::calloc`].

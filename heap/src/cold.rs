@@ -7,6 +7,7 @@
 
 use crate::claim::Claimed;
 use crate::entry::Entry;
+use crate::free::Rest;
 use crate::heap::{Heap, Mark};
 use crate::malloc::Wish;
 use crate::slab::{Slab, SlabState};
@@ -16,6 +17,7 @@ use crate::ticket::Ticket;
 macro_rules! cold {
     ($name:ident: $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         #[inline(always)]
+        #[allow(clippy::too_many_arguments, reason = "a structure would lie in memory")]
         pub(crate) fn $name(heap: &Heap, $($argument: $type),*) $(-> $result)? {
             heap.core().$method($($argument),*)
         }
@@ -27,10 +29,10 @@ cold!(malloc_of_warp_beyond: malloc_of_warp_beyond(wish: Wish, bytes: u64, group
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
 cold!(claim_elsewhere: claim_row_elsewhere(drawn: Ticket, count: u32, won: u32) -> Claimed);
 cold!(complete_packed: complete_packed(drawn: Ticket, count: u32, claimed: Claimed) -> Claimed);
-cold!(malloc_classes: malloc_classes(through: Wish, bytes: u64, group: u32) -> *mut u8);
+cold!(malloc_classes: malloc_classes(through: Wish, bytes: u64, group: u32, drawn: Ticket) -> *mut u8);
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
-cold!(follow_use: follow_use_of(head: u32, entry: Entry, before: u32, count: u32));
+cold!(free_rest: free_rest(rest: Rest, lanes: u32, mark: Mark, address: u64, head: u32, entry: Entry, bit: u32, word: u32, bits: u32));
 cold!(look_after: look_after(slab: Slab, state: &SlabState, used: u32, few: bool));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));
 cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));

@@ -28,6 +28,20 @@ pub(crate) struct Slot {
     pub(crate) address: u64,
 }
 
+/// What is left to do for a lane, which is rare.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Nothing,
+    /// What the slab's use asks for.
+    Use,
+    /// To refuse some of the group's blocks, which were not handed out, and to free the others.
+    Refusal,
+    /// To free its block alone.
+    Repeated,
+    /// To free a block that is no slot, or in a mode, or to refuse it.
+    Block,
+}
+
 impl Heap {
     /// Frees a block that this heap's `malloc` or its like gave; NULL is nothing to free. A
     /// pointer that is no block of this heap, or a block that is not handed out, changes nothing
@@ -39,26 +53,21 @@ impl Heap {
     /// synchronisation (release and acquire, or a new launch), as with any `free`.
     #[inline(always)]
     pub unsafe fn free(&self, pointer: *mut u8) {
-        self.free_with::<true>(pointer as u64);
+        let address = pointer as u64;
+        if !self.free_slot(self.mark, address) {
+            cold::free_rarer(self, self.mark, address);
+        }
     }
 
-    /// [`free`](Self::free) for a function that is called, and must keep registers of its caller for what lives across calls of its own: what is to be done if
-    /// a slab's use tells something is all in another.
+    /// [`free`](Self::free) for a function that is called, and must keep registers of its caller for what lives across calls of its own: nothing does, since
+    /// whatever is rare is left to one call at the end, which all lanes that came together make if one of them must.
     ///
     /// # Safety
     ///
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub unsafe fn free_called(&self, pointer: *mut u8) {
-        self.free_with::<false>(pointer as u64);
-    }
-
-    /// [`free`](Self::free), in which is done what a slab's use asks for, or else in a function of its own.
-    #[inline(always)]
-    fn free_with<const FOLLOWS_USE: bool>(&self, address: u64) {
-        if !self.free_slot::<false, FOLLOWS_USE>(self.mark, address) {
-            cold::free_rarer(self, self.mark, address);
-        }
+        with_active_lanes!(lanes => self.free_but_rest(lanes, pointer as u64));
     }
 
     /// `free` without regard to modes.
@@ -68,28 +77,16 @@ impl Heap {
     /// As for [`free`](Self::free).
     #[inline(always)]
     pub(crate) unsafe fn plain_free(&self, address: u64) {
-        if !self.free_slot::<false, true>(self.mark.opened(), address) {
+        if !self.free_slot(self.mark.opened(), address) {
             cold::free_no_slot(self, self.mark, address);
         }
     }
 
-    /// Frees the slot that begins at an address, in a slab whose pages have a mark, together with other lanes or `ALONE`; false if there is
+    /// Frees the slot that begins at an address, in a slab whose pages have a mark, together with other lanes; false if there is
     /// none.
     #[inline(always)]
-    fn free_slot<const ALONE: bool, const FOLLOWS_USE: bool>(
-        &self,
-        mark: Mark,
-        address: u64,
-    ) -> bool {
-        if ALONE {
-            let (slot, is_slot) = self.slot_at(mark, address, || ());
-            if is_slot {
-                self.free_bits::<FOLLOWS_USE>(slot, 1, slot.bit);
-            }
-            is_slot
-        } else {
-            with_active_lanes!(lanes => self.free_together::<_, FOLLOWS_USE>(lanes, mark, address))
-        }
+    fn free_slot(&self, mark: Mark, address: u64) -> bool {
+        with_active_lanes!(lanes => self.free_together(lanes, mark, address))
     }
 
     /// The slot that begins at an address, in a slab whose pages have a mark; and whether there is one, else it may be anything. Releases for
@@ -143,14 +140,44 @@ impl Heap {
 
     /// Frees the slots of the lanes that came together: one lane clears the bits of each word. False if the calling lane has none.
     #[inline(always)]
-    fn free_together<L: Lanes, const FOLLOWS_USE: bool>(
-        &self,
-        lanes: L,
-        mark: Mark,
-        address: u64,
-    ) -> bool {
+    fn free_together(&self, lanes: impl Lanes, mark: Mark, address: u64) -> bool {
         // What the lanes did to their blocks comes before the leader's release.
         let (slot, is_slot) = self.slot_at(mark, address, || lanes.sync());
+        self.free_in_groups::<_, false>(lanes, slot, is_slot);
+        // No lane goes on before its block was given back: what it asks for next it may need that block for.
+        lanes.sync();
+        is_slot
+    }
+
+    /// The same, but what is rare is left to one call for all of them; blocks that are no slots too, and modes.
+    #[inline(always)]
+    fn free_but_rest(&self, lanes: impl Lanes, address: u64) {
+        let (slot, is_slot) = self.slot_at(self.mark, address, || lanes.sync());
+        let (mut rest, word, bits) = self.free_in_groups::<_, true>(lanes, slot, is_slot);
+        if !is_slot {
+            rest = Rest::Block;
+        }
+        // As in `free_together`.
+        if lanes.ballot(rest != Rest::Nothing) != 0 {
+            let Slot {
+                head, entry, bit, ..
+            } = slot;
+            let all = lanes.mask();
+            cold::free_rest(
+                self, rest, all, self.mark, address, head, entry, bit, word, bits,
+            );
+        }
+    }
+
+    /// Finds the groups of lanes that free in one word, and frees the slots of the caller's: all that is to be done, or what it leaves, with the word that tells
+    /// of it and the bits of the group.
+    #[inline(always)]
+    fn free_in_groups<L: Lanes, const LEAVES_REST: bool>(
+        &self,
+        lanes: L,
+        slot: Slot,
+        is_slot: bool,
+    ) -> (Rest, u32, u32) {
         // The word's address: lanes may free into several heaps at once. Those without a slot have what is no word's address of any heap.
         let key = if is_slot {
             self.slot_words.pointer(slot.index) as u64
@@ -163,7 +190,7 @@ impl Heap {
             // The same with constants.
             let bits = lanes.reduce_or(slot.bit);
             let is_repeated = is_slot && bits != u32::MAX;
-            self.free_group::<FOLLOWS_USE>(slot, leads, is_repeated, u32::BITS, bits);
+            self.free_group::<LEAVES_REST>(slot, leads, is_repeated, u32::BITS, bits)
         } else {
             let count = lanes.count_of(group);
             let row = bits_of_rows(lanes, group, slot.bit, is_slot);
@@ -171,40 +198,41 @@ impl Heap {
             // Of any group: it is rare.
             let is_repeated =
                 row.is_none() && lanes.ballot(leads & (bits.count_ones() != count)) != 0;
-            self.free_group::<FOLLOWS_USE>(slot, leads, is_repeated & is_slot, count, bits);
+            self.free_group::<LEAVES_REST>(slot, leads, is_repeated & is_slot, count, bits)
         }
-        // No lane goes on before its block was given back: what it asks for next it may need that block for.
-        lanes.sync();
-        is_slot
     }
 
     /// Frees the slots of the caller's group: those of `count` lanes, whose bits in one word together are `bits`. The lane that leads does it for
     /// all, unless several lanes have the same block.
     #[inline(always)]
-    fn free_group<const FOLLOWS_USE: bool>(
+    fn free_group<const LEAVES_REST: bool>(
         &self,
         slot: Slot,
         leads: bool,
         is_repeated: bool,
         count: u32,
         bits: u32,
-    ) {
+    ) -> (Rest, u32, u32) {
+        let nothing = (Rest::Nothing, 0, bits);
         if is_repeated {
-            return cold::free_alone(self, slot.address);
+            if LEAVES_REST {
+                return (Rest::Repeated, 0, bits);
+            }
+            cold::free_alone(self, slot.address);
+        } else if leads {
+            if LEAVES_REST {
+                return self.free_bits_but_rest(slot, count, bits);
+            }
+            self.free_bits(slot, count, bits);
         }
-        if leads {
-            self.free_bits::<FOLLOWS_USE>(slot, count, bits);
-        }
+        nothing
     }
 
     /// Frees `count` slots in the word of `slot`, whose bits there are `bits`, after a fence that releases.
     #[inline(always)]
-    pub(crate) fn free_bits<const FOLLOWS_USE: bool>(&self, slot: Slot, count: u32, bits: u32) {
-        // Relaxed, after the caller's fence.
-        let before = self
-            .slot_word(slot.index)
-            .fetch_and(!bits, Ordering::Relaxed);
-        if before & bits != bits {
+    pub(crate) fn free_bits(&self, slot: Slot, count: u32, bits: u32) {
+        let taken = self.clear_bits(slot, bits);
+        if taken != bits {
             let Slot {
                 head,
                 entry,
@@ -212,9 +240,30 @@ impl Heap {
                 address,
                 ..
             } = slot;
-            return cold::free_some(self, head, entry, before & bits, bits, bit, address);
+            return cold::free_some(self, head, entry, taken, bits, bit, address);
         }
-        self.release_slots::<FOLLOWS_USE>(slot.head, slot.entry, count);
+        self.release_slots(slot.head, slot.entry, count);
+    }
+
+    /// The same, but what is rare: what that is, the word that tells of it, and the bits.
+    #[inline(always)]
+    fn free_bits_but_rest(&self, slot: Slot, count: u32, bits: u32) -> (Rest, u32, u32) {
+        let taken = self.clear_bits(slot, bits);
+        if taken != bits {
+            return (Rest::Refusal, taken, bits);
+        }
+        match self.lower_use_of_slots(slot.head, count) {
+            Some(before) => (Rest::Use, before, bits),
+            None => (Rest::Nothing, 0, bits),
+        }
+    }
+
+    /// Clears bits in the word of `slot`, after a fence that releases; gives those that were set.
+    #[inline(always)]
+    fn clear_bits(&self, slot: Slot, bits: u32) -> u32 {
+        // Relaxed, after the caller's fence.
+        let word = self.slot_word(slot.index);
+        word.fetch_and(!bits, Ordering::Relaxed) & bits
     }
 }
 
@@ -223,9 +272,39 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn free_alone(&self, address: u64) {
-        if !self.free_slot::<true, true>(self.mark.opened(), address) {
+        let (slot, is_slot) = self.slot_at(self.mark.opened(), address, || ());
+        if is_slot {
+            self.free_bits(slot, 1, slot.bit);
+        } else {
             self.refuse(self.mark, address);
         }
+    }
+
+    /// What [`Heap::free_called`] left to do for the lanes of a mask that came together: each has its `rest`, of which the `word` tells, after the slots of
+    /// a group whose bits are `bits` were freed in the slab that begins at `head`.
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "a structure would lie in memory")]
+    pub(crate) fn free_rest(
+        &self,
+        rest: Rest,
+        lanes: u32,
+        mark: Mark,
+        address: u64,
+        head: u32,
+        entry: Entry,
+        bit: u32,
+        word: u32,
+        bits: u32,
+    ) {
+        match rest {
+            Rest::Nothing => {}
+            Rest::Use => self.follow_use_of(head, entry, word, bits.count_ones()),
+            Rest::Refusal => self.free_some(head, entry, word, bits, bit, address),
+            Rest::Repeated => self.free_alone(address),
+            Rest::Block => self.free_rarer(mark, address),
+        }
+        warp::sync(lanes);
     }
 }
 

@@ -100,7 +100,7 @@ pub fn free_warp(heap: &Heap, blocks: &[u64]) {
         }
     }
     for (slot, bits) in groups {
-        heap.free_bits::<true>(slot, bits.count_ones(), bits);
+        heap.free_bits(slot, bits.count_ones(), bits);
     }
 }
 

@@ -17,11 +17,11 @@ use crate::class;
 use crate::cold;
 use crate::heap::{Core, Heap, Mark, block_of_leader};
 use crate::packed::{may_be_packed, without_lowest};
-use crate::stripe::Stripes;
+use crate::stripe::{Churned, Stripes};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::lanes::{Lanes, Whole};
-use simt::{warp, with_active_lanes};
+use simt::{thread, warp, with_active_lanes};
 
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
 /// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
@@ -139,45 +139,49 @@ impl Heap {
     #[inline(always)]
     #[must_use]
     pub fn malloc_tagged(&self, bytes: u64, site: u32) -> *mut u8 {
-        self.malloc_with::<true>(bytes, site)
-    }
-
-    /// [`malloc`](Self::malloc) for a function that is called, and must keep registers of its caller for what lives across calls of its own: warps that want
-    /// several classes, for which that is much, are served in another.
-    #[inline(always)]
-    #[must_use]
-    pub fn malloc_called(&self, bytes: u64) -> *mut u8 {
-        self.malloc_with::<false>(bytes, 0)
-    }
-
-    /// [`malloc`](Self::malloc), in which warps that want several classes are served too, or else in a function of their own.
-    #[inline(always)]
-    fn malloc_with<const SERVES_CLASSES: bool>(&self, bytes: u64, site: u32) -> *mut u8 {
-        // Zero wraps around and is large.
-        if bytes.wrapping_sub(1) >= u64::from(self.fast_limit) {
+        if self.is_rarer(bytes) {
             return cold::malloc_rarer(self, self.mark, bytes, 1, site);
         }
-        #[allow(clippy::cast_possible_truncation, reason = "checked against the limit")]
-        let slot = Slot::of(bytes as u32, self.most_stripes());
-        self.malloc_slot::<SERVES_CLASSES>(slot, bytes)
+        self.malloc_slot(self.slot_for(bytes), bytes)
+    }
+
+    /// [`malloc_tagged`](Self::malloc_tagged) for a function that is called, and must keep registers of its caller for what lives across calls of its own:
+    /// warps that want several classes, of which some draw no row, are served in another.
+    #[inline(always)]
+    #[must_use]
+    pub fn malloc_called(&self, bytes: u64, site: u32) -> *mut u8 {
+        if self.is_rarer(bytes) {
+            return cold::malloc_rarer(self, self.mark, bytes, 1, site);
+        }
+        let slot = self.slot_for(bytes);
+        let through = slot.wish.through(self.mark);
+        with_active_lanes!(lanes => self.malloc_rows(lanes, slot, through, bytes))
+    }
+
+    /// Whether a request is none for a slot that the fast path serves.
+    #[inline(always)]
+    fn is_rarer(&self, bytes: u64) -> bool {
+        // Zero wraps around and is large.
+        bytes.wrapping_sub(1) >= u64::from(self.fast_limit)
+    }
+
+    /// The slot for a request that the fast path serves.
+    #[inline(always)]
+    fn slot_for(&self, bytes: u64) -> Slot {
+        #[allow(clippy::cast_possible_truncation, reason = "no more than the limit")]
+        Slot::of(bytes as u32, self.most_stripes())
     }
 
     /// Allocates a slot for a request of `bytes`.
     #[inline(always)]
-    pub(crate) fn malloc_slot<const SERVES_CLASSES: bool>(
-        &self,
-        slot: Slot,
-        bytes: u64,
-    ) -> *mut u8 {
+    pub(crate) fn malloc_slot(&self, slot: Slot, bytes: u64) -> *mut u8 {
         let through = slot.wish.through(self.mark);
-        with_active_lanes!(lanes => {
-            self.malloc_in_groups::<_, SERVES_CLASSES>(lanes, slot, through, bytes)
-        })
+        with_active_lanes!(lanes => self.malloc_in_groups(lanes, slot, through, bytes))
     }
 
     /// The lanes that want the same form a group. `through` is the slot's wish as it came through the calling lane's handle.
     #[inline(always)]
-    fn malloc_in_groups<L: Lanes, const SERVES_CLASSES: bool>(
+    fn malloc_in_groups<L: Lanes>(
         &self,
         lanes: L,
         slot: Slot,
@@ -190,11 +194,48 @@ impl Heap {
         } else if group == u32::MAX {
             // The same with a constant, which spares a tenth of the instructions.
             self.malloc_row(lanes, u32::MAX, slot, through, bytes)
-        } else if SERVES_CLASSES {
-            self.malloc_rows_of_warp(group, slot, through, bytes)
         } else {
-            cold::malloc_classes(self, through, bytes, group)
+            self.malloc_rows_of_warp(group, slot, through, bytes)
         }
+    }
+
+    /// The same, but a whole warp of several groups is served out of line if some group did not draw a row.
+    #[inline(always)]
+    fn malloc_rows<L: Lanes>(&self, lanes: L, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
+        let group = lanes.match_any_u64(self.group_key(slot.wish));
+        if !L::ARE_WHOLE_WARP {
+            self.malloc_row(lanes, group, slot, through, bytes)
+        } else if group == u32::MAX {
+            // As in `malloc_in_groups`.
+            self.malloc_row(lanes, u32::MAX, slot, through, bytes)
+        } else {
+            self.malloc_drawn_rows(group, slot, through, bytes)
+        }
+    }
+
+    /// The same for a whole warp of several groups.
+    #[inline(always)]
+    fn malloc_drawn_rows(&self, group: u32, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
+        let (count, leads) = (group.count_ones(), Whole.leads(group));
+        let (mut drawn, mut has_row) = (Ticket(0), true);
+        if leads {
+            let block = block_of_leader(warp::opaque(group & warp::lanes_below()));
+            let index = slot.stripes.of(block);
+            drawn = self.stripe(slot.wish.class(), index).draw(count);
+            has_row = drawn.has_row(count) & !may_be_packed(drawn, count);
+        }
+        // Before any row is claimed: else who has none begins only when the others are done.
+        if Whole.ballot(!has_row) != 0 {
+            return cold::malloc_classes(self, through, bytes, group, drawn);
+        }
+        let (mut won, mut row) = (0, 0);
+        if leads {
+            (won, row) = self.claim_whole_row(drawn, count, slot.bytes);
+        }
+        let Some(block) = share_row(Whole, group, slot, row) else {
+            return cold::malloc_beyond(self, through, bytes, u32::MAX, group, drawn, won);
+        };
+        block
     }
 
     /// Each leader of a group of the lanes that came together draws, and sets the bits of a row; if all groups have rows that is all. What is rarer is
@@ -231,7 +272,7 @@ impl Heap {
         block
     }
 
-    /// The same for a whole warp of several groups, where it is not rare that some leader lacks units, finds slots in use, or has slots
+    /// The slots of a whole warp of several groups, where it is not rare that some leader lacks units, finds slots in use, or has slots
     /// packed: it is served while the others wait, for to go on together out of line takes longer.
     #[inline(always)]
     fn malloc_rows_of_warp(&self, group: u32, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
@@ -240,8 +281,25 @@ impl Heap {
             .of(block_of_leader(warp::opaque(group & warp::lanes_below())));
         let mut served = Served::NOT;
         if Whole.leads(group) {
-            served = self.serve_group(group.count_ones(), index, slot, through);
+            let count = group.count_ones();
+            // Before the draw: to wait for both takes no longer.
+            let churned = self.churn_note(index).read();
+            let drawn = self.stripe(slot.wish.class(), index).draw(count);
+            served = self.serve_group(count, index, slot, through, churned, drawn);
         }
+        self.share_served(group, slot, through, bytes, served)
+    }
+
+    /// The calling lane's block, if all groups of its warp were served, or what further attempts give.
+    #[inline(always)]
+    fn share_served(
+        &self,
+        group: u32,
+        slot: Slot,
+        through: Wish,
+        bytes: u64,
+        served: Served,
+    ) -> *mut u8 {
         let Some(block) = share_slots(group, slot, &served) else {
             let Served { drawn, won, .. } = served;
             return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won);
@@ -249,14 +307,20 @@ impl Heap {
         block
     }
 
-    /// What the leader of a group of `count` lanes does for them, whose stripe of the slot's class is `index`.
+    /// What the leader of a group of `count` lanes does for them that drew `drawn` from the stripe of the slot's class that is `index`.
     #[inline(always)]
-    fn serve_group(&self, count: u32, index: u32, slot: Slot, through: Wish) -> Served {
+    fn serve_group(
+        &self,
+        count: u32,
+        index: u32,
+        slot: Slot,
+        through: Wish,
+        churned: Churned,
+        drawn: Ticket,
+    ) -> Served {
         let class = slot.wish.class();
-        // Before the draw: to wait for both takes no longer.
-        let churned = self.churn_note(index).read();
         let mut served = Served {
-            drawn: self.stripe(class, index).draw(count),
+            drawn,
             ..Served::NOT
         };
         let mut is_row = served.drawn.has_row(count);
@@ -368,12 +432,26 @@ impl Core {
         }
     }
 
-    /// [`Heap::malloc`] of slots for `bytes` bytes, no more than the fast path serves, for a whole warp of several groups, of which `group` is the caller's.
+    /// The rest of [`Heap::malloc_called`] for a whole warp of several groups, of which `group` is the caller's: of slots for `bytes` bytes, no more than the
+    /// fast path serves. The leaders have `drawn`, which in other lanes means nothing.
+    #[cold]
     #[inline(never)]
-    pub(crate) fn malloc_classes(&self, through: Wish, bytes: u64, group: u32) -> *mut u8 {
+    pub(crate) fn malloc_classes(
+        &self,
+        through: Wish,
+        bytes: u64,
+        group: u32,
+        drawn: Ticket,
+    ) -> *mut u8 {
         #[allow(clippy::cast_possible_truncation, reason = "no more than the limit")]
         let slot = Slot::of(bytes as u32, self.most_stripes());
-        self.malloc_rows_of_warp(group, slot, through, bytes)
+        let mut served = Served::NOT;
+        if Whole.leads(group) {
+            let index = slot.stripes.of(thread::block_number());
+            let (count, churned) = (group.count_ones(), self.churn_note(index).read());
+            served = self.serve_group(count, index, slot, through, churned, drawn);
+        }
+        self.share_served(group, slot, through, bytes, served)
     }
 
     /// A slot or run of at least `bytes` bytes without regard to modes, at a multiple of `alignment`, 16 or more, for a handle of `mark`.
@@ -382,7 +460,7 @@ impl Core {
         match self.aligned_class(bytes, alignment, self.layout().largest_slot) {
             Some(class) if mark == self.mark() => {
                 let slot = Slot::aligned(class, alignment, self.stripes_of(class));
-                self.malloc_slot::<true>(slot, bytes)
+                self.malloc_slot(slot, bytes)
             }
             _ => self.malloc_run(mark, bytes, alignment),
         }

@@ -171,7 +171,7 @@ impl Core {
             refused &= refused - 1;
         }
         if taken != 0 {
-            self.release_slots::<true>(head, entry, taken.count_ones());
+            self.release_slots(head, entry, taken.count_ones());
         }
     }
 

@@ -46,7 +46,7 @@ impl Heap {
         match self.aligned_class(bytes, alignment, self.fast_limit) {
             Some(class) => {
                 let slot = Slot::aligned(class, alignment, self.most_stripes());
-                self.malloc_slot::<true>(slot, bytes)
+                self.malloc_slot(slot, bytes)
             }
             None => cold::malloc_rarer(self, self.mark, bytes, alignment, 0),
         }

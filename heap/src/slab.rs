@@ -148,20 +148,17 @@ impl Heap {
     /// Gives back `count` slots of a slab, 1 to 32, whose bits the caller cleared: after a fence that releases, by a change that gave it the
     /// count.
     #[inline(always)]
-    pub(crate) fn release_slots<const FOLLOWS_USE: bool>(
-        &self,
-        head: u32,
-        entry: Entry,
-        count: u32,
-    ) {
-        let before = self.lower_use(head, count);
-        if is_rare(before, count, turn_of(are_few(count))) {
-            if FOLLOWS_USE {
-                self.follow_use(head, entry, before, count);
-            } else {
-                cold::follow_use(self, head, entry, before, count);
-            }
+    pub(crate) fn release_slots(&self, head: u32, entry: Entry, count: u32) {
+        if let Some(before) = self.lower_use_of_slots(head, count) {
+            self.follow_use(head, entry, before, count);
         }
+    }
+
+    /// The same, but what that asks for ([`follow_use`](Self::follow_use)): the slab's word before, if it may ask for anything.
+    #[inline(always)]
+    pub(crate) fn lower_use_of_slots(&self, head: u32, count: u32) -> Option<u32> {
+        let before = self.lower_use(head, count);
+        is_rare(before, count, turn_of(are_few(count))).then_some(before)
     }
 
     /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.

@@ -139,7 +139,7 @@ impl Ground {
     fn malloc(&self, bytes: u64) -> Option<Block> {
         let heap = self.heap();
         let pointer = if CALLS.get() {
-            heap.malloc_called(bytes)
+            heap.malloc_called(bytes, 0)
         } else {
             heap.malloc(bytes)
         };
