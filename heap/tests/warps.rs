@@ -200,12 +200,22 @@ impl Ground {
 
     fn free(&self, block: Block) {
         self.dismiss(block);
-        let pointer = block.address as *mut u8;
+        // SAFETY: the block is the caller's.
+        unsafe { self.free_address(block.address) };
+    }
+
+    /// Frees what may be no block, by the function that the schedule is for.
+    ///
+    /// # Safety
+    ///
+    /// As for the heap's `free`; what is no block is refused, if nobody allocates meanwhile.
+    unsafe fn free_address(&self, address: u64) {
+        let pointer = address as *mut u8;
         if CALLS.get() {
-            // SAFETY: the block is the caller's.
+            // SAFETY: as the caller promises.
             unsafe { self.heap().free_called(pointer) };
         } else {
-            // SAFETY: as above.
+            // SAFETY: as the caller promises.
             unsafe { self.heap().free(pointer) };
         }
     }
@@ -618,7 +628,7 @@ fn frees_of_one_block_by_many_lanes_are_one() {
             let before = ground.misuses();
             on_warps(&ground, 2, 8, move |ground, _, _| {
                 // SAFETY: the heap refuses all but one, and nobody allocates meanwhile.
-                unsafe { ground.heap().free(block.address as *mut u8) };
+                unsafe { ground.free_address(block.address) };
             });
             assert_eq!(
                 ground.misuses() - before,
@@ -645,7 +655,7 @@ fn each_misuse_in_a_warp_is_counted_once() {
         let lanes = u32::try_from(pointers.len()).expect("few");
         on_warps(&ground, 1, lanes, move |ground, _, lane| {
             // SAFETY: the heap refuses what is no block, and nobody allocates meanwhile.
-            unsafe { ground.heap().free(pointers[lane as usize] as *mut u8) };
+            unsafe { ground.free_address(pointers[lane as usize]) };
         });
         assert_eq!(
             ground.misuses(),
@@ -701,7 +711,7 @@ fn a_quarantine_holds_back_and_gives_way() {
         ground.dismiss(block);
         on_warps(&ground, 2, 4, move |ground, _, _| {
             // SAFETY: the heap refuses all but one, and nobody allocates meanwhile.
-            unsafe { ground.heap().free(block.address as *mut u8) };
+            unsafe { ground.free_address(block.address) };
         });
         assert_eq!(
             ground.misuses() - before,
