@@ -418,7 +418,7 @@ const OUT_OF_LINE: [[usize; 6]; 8] = [
     [1, 2, 9, 5, 5, 0],
     [1, 2, 6, 3, 3, 0],
     [0, 0, 3, 1, 1, 0],
-    [1, 2, 6, 10, 2, 2],
+    [1, 2, 6, 10, 4, 2],
 ];
 
 /// The functions and kernels of a module, from one's head to the next one's.

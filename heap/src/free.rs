@@ -157,16 +157,17 @@ impl Heap {
         if !is_slot {
             rest = Rest::Block;
         }
-        // As in `free_together`.
-        if lanes.ballot(rest != Rest::Nothing) != 0 {
-            let Slot {
-                head, entry, bit, ..
-            } = slot;
-            let all = lanes.mask();
-            cold::free_rest(
-                self, rest, all, self.mark, address, head, entry, bit, word, bits,
-            );
+        if lanes.ballot(rest != Rest::Nothing) == 0 {
+            // As in `free_together`: a ballot orders nothing.
+            return lanes.sync();
         }
+        let Slot {
+            head, entry, bit, ..
+        } = slot;
+        let all = lanes.mask();
+        cold::free_rest(
+            self, rest, all, self.mark, address, head, entry, bit, word, bits,
+        );
     }
 
     /// Finds the groups of lanes that free in one word, and frees the slots of the caller's: all that is to be done, or what it leaves, with the word that tells
@@ -304,6 +305,7 @@ impl Core {
             Rest::Repeated => self.free_alone(address),
             Rest::Block => self.free_rarer(mark, address),
         }
+        // As in `free_together`.
         warp::sync(lanes);
     }
 }
