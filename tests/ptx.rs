@@ -235,8 +235,7 @@ fn fault(opcode: &str) -> Option<&'static str> {
     let has = |names: &[&str]| parts.iter().any(|part| names.contains(part));
     let ordered = has(&["relaxed", "acquire", "release", "acq_rel", "sc"]);
     // Only loads and stores are atomic for the host too.
-    let shared_with_host =
-        has(&["sys"]) && matches!(operation, "ld" | "st") && has(&["acquire", "release"]);
+    let shared_with_host = has(&["sys"]) && matches!(operation, "ld" | "st") && ordered;
     let scoped = has(&["gpu"]) || shared_with_host;
     let must_be_ordered = match operation {
         "atom" | "red" | "multimem" | "fence" | "membar" => true,
@@ -273,7 +272,7 @@ fn the_scanner_finds_what_is_wrong() {
         "\tld.volatile.global.u64 %rd1, [%rd7];",
         "\tst.volatile.u32 [%rd7], %r1;",
         "\tld.acquire.global.u64 %rd1, [%rd7];",
-        "\tld.relaxed.sys.global.u64 %rd1, [%rd7];",
+        "\tld.sys.global.u64 %rd1, [%rd7];",
         "\tld.mmio.relaxed.sys.global.u64 %rd1, [%rd7];",
         "\tst.release.cta.global.u64 [%rd7], %rd1;",
         "\tmembar.gl;",
@@ -298,6 +297,7 @@ fn the_scanner_lets_pass_what_is_right() {
         "\tst.release.gpu.global.u32 [%rd7], %r1;",
         "\tld.acquire.sys.global.u64 %rd1, [%rd7];",
         "\tst.release.sys.global.u64 [%rd7], %rd1;",
+        "\tld.relaxed.sys.global.u64 %rd1, [%rd7];",
         "\tld.v2.b32 \t{%r1, %r2}, [%rd7];",
         "\tld.param.b64 %rd1, [scatterheap_malloc_param_0];",
         "\tst.weak.global.u32 [%rd7], %r1;",

@@ -30,14 +30,16 @@ impl Failures {
     pub fn note(&self, request: Layout) {
         // Relaxed: the stores that follow release it to the host.
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.bytes.store(request.size() as u64);
-        self.thread.store(u64::from(thread::index_1d()));
+        self.bytes.store(request.size() as u64, Ordering::Release);
+        self.thread
+            .store(u64::from(thread::index_1d()), Ordering::Release);
     }
 
     /// What was noted, if anything.
     #[must_use]
     pub fn failed(&self) -> Option<Failed> {
-        let (thread, bytes) = (self.thread.load(), self.bytes.load());
+        let thread = self.thread.load(Ordering::Acquire);
+        let bytes = self.bytes.load(Ordering::Acquire);
         // Acquire: pairs with the stores of `note`, as the loads before do.
         let count = self.count.load(Ordering::Acquire);
         (count > 0).then(|| Failed {

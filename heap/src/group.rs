@@ -48,6 +48,24 @@ pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) ->
     panic!("{count} lanes did not get {bytes} bytes each");
 }
 
+/// Whether a lane sees that a heap has more than `seen` pages, and so searches again.
+#[must_use]
+pub fn sees_growth(heap: &Heap, seen: u32) -> bool {
+    heap.core().admitted() > seen
+}
+
+/// How many exchanges of the quarantine a lane knows to be done when it searches.
+#[must_use]
+pub fn drains_done(heap: &Heap) -> u64 {
+    heap.core().drains_done()
+}
+
+/// How many free pages a lane sees that begins to search.
+#[must_use]
+pub fn free_pages(heap: &Heap) -> u32 {
+    heap.core().free_pages().count()
+}
+
 /// Addresses of the slots that a group of `count` lanes gets of what it drew.
 fn claim(heap: &Heap, drawn: Ticket, count: u32) -> Vec<u64> {
     let core = heap.core();

@@ -98,21 +98,23 @@ impl Mailbox {
         reason = "the device writes page counts"
     )]
     pub fn request(&self) -> u32 {
-        self.request.0.load() as u32
+        // Relaxed, as is all that is done to this word: a number alone. The host does nothing that relies on more than its value.
+        self.request.0.load(Ordering::Relaxed) as u32
     }
 
     /// Asks for `pages` pages in all, unless as many were asked for before. For the holder of the lease.
     fn raise_request(&self, pages: u32) {
-        // Only a number: the host does nothing that relies on more than its value.
         if self.request() < pages {
-            self.request.0.store(u64::from(pages));
+            // Relaxed: as in `request`.
+            self.request.0.store(u64::from(pages), Ordering::Relaxed);
         }
     }
 
     /// Forgets what was asked. For the holder of the lease, and for the host while no kernel uses the
     /// heap.
     pub fn clear_request(&self) {
-        self.request.0.store(0);
+        // Relaxed: as in `request`.
+        self.request.0.store(0, Ordering::Relaxed);
     }
 
     /// Answers. Written by the host, once the memory is there.
@@ -127,15 +129,16 @@ impl Mailbox {
     }
 
     fn write(&self, pages: u32, limit: u32) {
-        // Releases the mapping to the thread that admits the pages.
+        // Release: the mapping, to the thread that admits the pages.
         let word = u64::from(pages) | u64::from(limit) << LIMIT_SHIFT;
-        self.answer.0.store(word);
+        self.answer.0.store(word, Ordering::Release);
     }
 
     /// Pages that have memory, and the limit.
     #[allow(clippy::cast_possible_truncation, reason = "two halves")]
     fn read_answer(&self) -> (u32, u32) {
-        let word = self.answer.0.load();
+        // Acquire: pairs with `write`.
+        let word = self.answer.0.load(Ordering::Acquire);
         (word as u32, (word >> LIMIT_SHIFT) as u32)
     }
 }

@@ -16,7 +16,7 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::doubts::Doubts;
-use scatterheap_heap::group::malloc_group;
+use scatterheap_heap::group::{drains_done, free_pages, malloc_group, sees_growth};
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
@@ -1069,6 +1069,25 @@ fn what_another_gave_back_from_the_quarantine_is_not_missed() {
     });
 }
 
+/// Who counts a block as given back sees it at once, without a fence: a mate's search, by which it may be found, begins with what this lane has seen.
+#[test]
+fn what_was_given_back_is_seen_before_any_fence() {
+    explore(2, || {
+        let ground = Ground::quarantined(1);
+        let page = ground.obtain(PAGE - FRAME);
+        let rest = ground.obtain(MIN_CAPACITY - PAGE - FRAME);
+        ground.free(page);
+        let before = drains_done(ground.heap());
+        let whole = Share { index: 0, count: 1 };
+        let other = spawn(&ground, move |ground| ground.heap().drain_quarantine(whole));
+        if drains_done(ground.heap()) != before {
+            assert_eq!(free_pages(ground.heap()), 1);
+        }
+        other.join().expect("no panic");
+        finish(&ground, vec![rest]);
+    });
+}
+
 /// A thread's exchange that finds its place empty begins and is done while another's has taken a block out: who counts
 /// the one as done must know that it was the second to begin. Pages, because a search for them is short.
 #[test]
@@ -1590,7 +1609,7 @@ fn pages_of_two_words_pass_the_content() {
 
 /// The smallest heap, of which only the first half has memory, and its mailbox.
 struct GrowingGround {
-    ground: Ground,
+    ground: Arc<Ground>,
     mailbox: Arc<Mailbox>,
 }
 
@@ -1609,7 +1628,7 @@ impl GrowingGround {
             low_water: 0,
         };
         let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
-        let ground = Ground::of(host, u64::from(ALL_PAGES));
+        let ground = Arc::new(Ground::of(host, u64::from(ALL_PAGES)));
         Arc::new(Self { ground, mailbox })
     }
 
@@ -1705,6 +1724,30 @@ fn growth_that_another_admitted_is_found() {
         growing.ground.free(block);
         growing.ground.free(all);
         growing.ground.finish();
+    });
+}
+
+/// As with the quarantine: a mate's search begins with what this lane has seen.
+#[test]
+fn who_sees_that_a_heap_grew_sees_its_pages_before_any_fence() {
+    explore(2, || {
+        let growing = GrowingGround::new(1000, WAIT);
+        let all = growing.ground.obtain(u64::from(FIRST_PAGES) * PAGE);
+        growing.map(true);
+        // Loom does not try what a thread reads before another changes it if that reads it too; so it has a word that only one of them reads.
+        let is_done = Arc::new(AtomicBool::new(false));
+        let does = is_done.clone();
+        let other = spawn(&growing.ground, move |ground| {
+            ground.heap().admit_mapped();
+            does.store(true, Ordering::Relaxed);
+        });
+        is_done.load(Ordering::Relaxed);
+        if sees_growth(growing.ground.heap(), FIRST_PAGES) {
+            let free = free_pages(growing.ground.heap());
+            assert_eq!(free, ALL_PAGES - FIRST_PAGES);
+        }
+        other.join().expect("no panic");
+        finish(&growing.ground, vec![all]);
     });
 }
 

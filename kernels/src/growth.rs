@@ -72,7 +72,8 @@ impl Probe {
     /// Waits until the word has memory; false if it takes too long.
     fn await_memory(&self, patience: u64) -> bool {
         let start = time::now();
-        while self.mapped.load() == 0 {
+        // Acquire: pairs with the host, which mapped the word.
+        while self.mapped.load(Ordering::Acquire) == 0 {
             if time::now().wrapping_sub(start) >= patience {
                 return false;
             }
@@ -92,7 +93,9 @@ impl Probe {
         // Relaxed: this thread's alone; atomic, so that the accesses are made.
         word.store(TEST_VALUE, Ordering::Relaxed);
         let read = word.load(Ordering::Relaxed);
-        self.used.store(u64::from(read == TEST_VALUE));
+        // Relaxed: the host reads it after the launch.
+        self.used
+            .store(u64::from(read == TEST_VALUE), Ordering::Relaxed);
     }
 }
 
@@ -117,7 +120,8 @@ kernel! {
         let probe = unsafe { &*(arguments.probe as *const Probe) };
         let is_first = thread::index_1d() == 0;
         if is_first {
-            probe.running.store(1);
+            // Relaxed: a word alone.
+            probe.running.store(1, Ordering::Relaxed);
         }
         if probe.await_memory(arguments.patience) && is_first {
             // SAFETY: the host says that the word has memory, and nobody else uses it.

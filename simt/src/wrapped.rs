@@ -87,18 +87,18 @@ macro_rules! wrapped_system_atomic {
                 Self(<$inner>::new(value))
             }
 
-            /// Reads the value, with acquire semantics.
+            /// Reads the value; `ordering` is `Relaxed` or `Acquire`.
             #[inline]
             #[cfg_attr(loom, track_caller)]
-            pub fn load(&self) -> $integer {
-                self.0.load(Ordering::Acquire)
+            pub fn load(&self, ordering: Ordering) -> $integer {
+                self.0.load(ordering)
             }
 
-            /// Writes the value, with release semantics.
+            /// Writes the value; `ordering` is `Relaxed` or `Release`.
             #[inline]
             #[cfg_attr(loom, track_caller)]
-            pub fn store(&self, value: $integer) {
-                self.0.store(value, Ordering::Release);
+            pub fn store(&self, value: $integer, ordering: Ordering) {
+                self.0.store(value, ordering);
             }
         }
     };

@@ -82,18 +82,16 @@ impl Core {
     /// A slot or run of at least `bytes` bytes, for which the ring is drained if need be.
     pub(super) fn plain_or_drained(&self, bytes: u64, alignment: u64) -> *mut u8 {
         let drains = self.modes().contains(Hardening::QUARANTINE) && bytes <= self.capacity;
-        let globals = self.globals();
         let mut vain = 0;
         loop {
-            // Acquire: what was given back before this is found by the search.
-            let done = globals.drains_done.load(Ordering::Acquire);
+            let done = self.drains_done();
             let block = self.malloc_plain(self.mark(), bytes, alignment.max(16));
             if !block.is_null() || !drains {
                 return block;
             }
             self.drain_quarantine(Share { index: 0, count: 1 });
             // Relaxed: whose exchange emptied a place, its begin is seen since `drain` looked there.
-            let begun = globals.drains_begun.load(Ordering::Relaxed);
+            let begun = self.globals().drains_begun.load(Ordering::Relaxed);
             if begun == done {
                 return block;
             }
@@ -103,6 +101,12 @@ impl Core {
                 return block;
             }
         }
+    }
+
+    /// How many exchanges are done: what these gave back is found by a search that follows.
+    pub(crate) fn drains_done(&self) -> u64 {
+        // Acquire: pairs with `replace`.
+        self.globals().drains_done.load(Ordering::Acquire)
     }
 
     /// Waits until as many exchanges are done as had begun; false if the caller, who has looked `vain` times in vain, must

@@ -6,6 +6,7 @@
 use crate::device::{Device, Grid};
 use crate::error::Result;
 use kernels::growth::{Probe, TryMapping, TryMappingArguments};
+use simt::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,14 +31,16 @@ pub(crate) fn maps_beside_kernels(device: &Device) -> Result<bool> {
     };
     let map = || -> Result<()> {
         let start = Instant::now();
-        while probe.running.load() == 0 {
+        // Relaxed: a word alone.
+        while probe.running.load(Ordering::Relaxed) == 0 {
             if start.elapsed() > PATIENCE {
                 return Ok(());
             }
             thread::yield_now();
         }
         range.map(0, device.create_memory(granule)?)?;
-        probe.mapped.store(1);
+        // Release: the word has memory.
+        probe.mapped.store(1, Ordering::Release);
         Ok(())
     };
     thread::scope(|scope| {
@@ -48,7 +51,8 @@ pub(crate) fn maps_beside_kernels(device: &Device) -> Result<bool> {
         // A panic of that thread is no more than a device that cannot.
         mapping.join().unwrap_or(Ok(()))
     })?;
-    Ok(probe.used.load() == 1)
+    // Relaxed: the kernel has ended.
+    Ok(probe.used.load(Ordering::Relaxed) == 1)
 }
 
 /// As many threads as the device runs at once.

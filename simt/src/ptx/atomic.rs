@@ -235,23 +235,39 @@ impl SystemAtomicU64 {
         Self(UnsafeCell::new(value))
     }
 
-    /// Reads the value, with acquire semantics.
+    /// Reads the value; `ordering` is `Relaxed` or `Acquire`.
     #[inline(always)]
-    pub fn load(&self) -> u64 {
+    pub fn load(&self, ordering: Ordering) -> u64 {
         let value: u64;
+        let pointer = self.0.get();
         // SAFETY: `self` is a valid atomic in memory that the device can reach.
         unsafe {
-            asm!("ld.acquire.sys.global.u64 {0}, [{1}];", out(reg64) value, in(reg64) self.0.get(), options(nostack));
+            match ordering {
+                Ordering::Relaxed => {
+                    asm!("ld.relaxed.sys.global.u64 {0}, [{1}];", out(reg64) value, in(reg64) pointer, options(nostack));
+                }
+                _ => {
+                    asm!("ld.acquire.sys.global.u64 {0}, [{1}];", out(reg64) value, in(reg64) pointer, options(nostack));
+                }
+            }
         }
         value
     }
 
-    /// Writes the value, with release semantics.
+    /// Writes the value; `ordering` is `Relaxed` or `Release`.
     #[inline(always)]
-    pub fn store(&self, value: u64) {
+    pub fn store(&self, value: u64, ordering: Ordering) {
+        let pointer = self.0.get();
         // SAFETY: as in `load`.
         unsafe {
-            asm!("st.release.sys.global.u64 [{0}], {1};", in(reg64) self.0.get(), in(reg64) value, options(nostack));
+            match ordering {
+                Ordering::Relaxed => {
+                    asm!("st.relaxed.sys.global.u64 [{0}], {1};", in(reg64) pointer, in(reg64) value, options(nostack));
+                }
+                _ => {
+                    asm!("st.release.sys.global.u64 [{0}], {1};", in(reg64) pointer, in(reg64) value, options(nostack));
+                }
+            }
         }
     }
 }

@@ -6,7 +6,6 @@
 //! then tried on the models that come to its site, for a short time first. Each model is a process of
 //! its own, for a mutation may do anything to it; a hang is a failure too.
 
-mod excuse;
 mod outcome;
 mod report;
 mod site;
@@ -49,7 +48,7 @@ pub struct Settings {
 ///
 /// # Errors
 /// The models cannot be built or run, one fails without a mutation, or an ordering has no model that
-/// needs it, and no excuse.
+/// needs it.
 pub fn run(settings: &Settings) -> Result<()> {
     let models = Models {
         program: program()?,

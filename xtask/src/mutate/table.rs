@@ -21,8 +21,6 @@ pub struct Row<'a> {
     pub outcome: &'a Outcome,
     /// Function that the site is in.
     pub function: String,
-    /// Why no model fails for it, where that is known.
-    pub excuse: Option<&'static str>,
 }
 
 /// An ordering that no model comes to.
@@ -30,8 +28,6 @@ pub struct Unreached {
     pub file: String,
     pub line: u32,
     pub function: String,
-    /// Why, where that is known.
-    pub excuse: Option<&'static str>,
 }
 
 /// The page.
@@ -63,11 +59,10 @@ pub fn page(run: &Run, rows: &[Row], unreached: &[Unreached]) -> String {
         page += "\nOrderings that no model comes to:\n\n";
     }
     for place in unreached {
-        let why = place.excuse.unwrap_or("**no reason is known**");
         // Writing to a string cannot fail.
         let _ = writeln!(
             page,
-            "- `{}:{}`, `{}`: {why}",
+            "- `{}:{}`, `{}`",
             short(&place.file),
             place.line,
             place.function
@@ -83,10 +78,9 @@ fn line_of(row: &Row) -> String {
         seconds,
     } = row.outcome;
     let site = &mutation.site;
-    let model = match (killer, row.excuse) {
-        (Some(killer), _) => format!("`{}`", killer.model),
-        (None, Some(reason)) => format!("none: {reason}"),
-        (None, None) => "**none**".to_owned(),
+    let model = match killer {
+        Some(killer) => format!("`{}`", killer.model),
+        None => "**none**".to_owned(),
     };
     format!(
         "| `{}:{}` | `{}` | `{}` | {} → {} | {model} | {seconds:.1} |\n",
@@ -137,16 +131,11 @@ mod tests {
     #[test]
     fn each_mutation_has_its_row() {
         let outcomes = outcomes();
-        let row = |outcome, excuse| Row {
+        let row = |outcome| Row {
             outcome,
             function: "detach".to_owned(),
-            excuse,
         };
-        let rows = [
-            row(&outcomes[0], None),
-            row(&outcomes[1], Some("it is late")),
-            row(&outcomes[2], None),
-        ];
+        let rows: Vec<_> = outcomes.iter().map(row).collect();
         let run = Run {
             commit: "abc of 2026-01-01".to_owned(),
             loom: "0.7.2".to_owned(),
@@ -157,18 +146,17 @@ mod tests {
             file: "heap/src/malloc.rs".to_owned(),
             line: 7,
             function: "claim".to_owned(),
-            excuse: None,
         };
         let page = page(&run, &rows, &[place]);
         assert!(page.contains(": 1. Mutations: 3. Of these 1 made a model fail, and 2 did"));
         let last: Vec<_> = page.lines().rev().take(7).collect();
         let expected = [
-            "- `malloc.rs:7`, `claim`: **no reason is known**",
+            "- `malloc.rs:7`, `claim`",
             "",
             "Orderings that no model comes to:",
             "",
             "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → relaxed | `two_adopt` | 1.2 |",
-            "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → release | none: it is late | 1.2 |",
+            "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → release | **none** | 1.2 |",
             "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → acquire | **none** | 1.2 |",
         ];
         assert_eq!(last, expected);
