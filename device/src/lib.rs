@@ -27,7 +27,6 @@ extern crate scatterheap_simt as simt;
 
 pub mod numba;
 
-use core::alloc::Layout;
 use heap::Heap;
 
 /// Where this crate's sources are, for those who compile them to PTX.
@@ -42,9 +41,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// [`Heap::malloc`].
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_malloc(heap: *const Heap, bytes: u64) -> *mut u8 {
-    // SAFETY: the caller passes the address of a heap of this device. A copy: read at once, and not each field behind an acquire, which throws cached ones away.
-    let heap = unsafe { *heap };
-    heap.malloc_called(bytes, 0)
+    // SAFETY: the caller passes the address of a heap of this device.
+    unsafe { &*heap }.malloc_called(bytes, 0)
 }
 
 /// [`Heap::malloc_tagged`].
@@ -54,16 +52,15 @@ pub unsafe extern "C" fn scatterheap_malloc_tagged(
     bytes: u64,
     site: u32,
 ) -> *mut u8 {
-    // SAFETY: the caller passes the address of a heap of this device. A copy, as in `scatterheap_malloc`.
-    let heap = unsafe { *heap };
-    heap.malloc_called(bytes, site)
+    // SAFETY: the caller passes the address of a heap of this device.
+    unsafe { &*heap }.malloc_called(bytes, site)
 }
 
 /// [`Heap::calloc`].
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_calloc(heap: *const Heap, count: u64, bytes: u64) -> *mut u8 {
     // SAFETY: the caller passes the address of a heap of this device.
-    unsafe { &*heap }.calloc(count, bytes)
+    unsafe { &*heap }.calloc_called(count, bytes)
 }
 
 /// [`Heap::realloc`].
@@ -74,7 +71,7 @@ pub unsafe extern "C" fn scatterheap_realloc(
     bytes: u64,
 ) -> *mut u8 {
     // SAFETY: the caller passes the address of a heap of this device, and gives the block up.
-    unsafe { (*heap).realloc(pointer, bytes) }
+    unsafe { (*heap).realloc_called(pointer, bytes) }
 }
 
 /// [`Heap::aligned_alloc`]; NULL if `alignment` is no power of two.
@@ -84,20 +81,18 @@ pub unsafe extern "C" fn scatterheap_aligned_alloc(
     alignment: u64,
     bytes: u64,
 ) -> *mut u8 {
-    match Layout::from_size_align(bytes as usize, alignment as usize) {
-        // SAFETY: the caller passes the address of a heap of this device.
-        Ok(request) => unsafe { &*heap }.aligned_alloc(request),
-        Err(_) => core::ptr::null_mut(),
+    if !alignment.is_power_of_two() {
+        return core::ptr::null_mut();
     }
+    // SAFETY: the caller passes the address of a heap of this device.
+    unsafe { &*heap }.aligned_called(bytes, alignment)
 }
 
 /// [`Heap::free`].
 #[cfg_attr(target_arch = "nvptx64", unsafe(no_mangle))]
 pub unsafe extern "C" fn scatterheap_free(heap: *const Heap, pointer: *mut u8) {
-    // SAFETY: the caller passes the address of a heap of this device. A copy, as in `scatterheap_malloc`.
-    let heap = unsafe { *heap };
-    // SAFETY: the caller gives the block up.
-    unsafe { heap.free_called(pointer) }
+    // SAFETY: the caller passes the address of a heap of this device, and gives the block up.
+    unsafe { (*heap).free_called(pointer) }
 }
 
 /// [`Heap::usable_size`].

@@ -59,17 +59,6 @@ impl Heap {
         }
     }
 
-    /// [`free`](Self::free) for a function that is called, and must keep registers of its caller for what lives across calls of its own: nothing does, since
-    /// whatever is rare is left to one call at the end, which all lanes that came together make if one of them must.
-    ///
-    /// # Safety
-    ///
-    /// As for [`free`](Self::free).
-    #[inline(always)]
-    pub unsafe fn free_called(&self, pointer: *mut u8) {
-        with_active_lanes!(lanes => self.free_but_rest(lanes, pointer as u64));
-    }
-
     /// `free` without regard to modes.
     ///
     /// # Safety
@@ -151,7 +140,7 @@ impl Heap {
 
     /// The same, but what is rare is left to one call for all of them; blocks that are no slots too, and modes.
     #[inline(always)]
-    fn free_but_rest(&self, lanes: impl Lanes, address: u64) {
+    pub(crate) fn free_but_rest(&self, lanes: impl Lanes, address: u64) {
         let (slot, is_slot) = self.slot_at(self.mark, address, || lanes.sync());
         let (mut rest, word, bits) = self.free_in_groups::<_, true>(lanes, slot, is_slot);
         if !is_slot {

@@ -44,6 +44,7 @@ extern crate self as scatterheap_heap;
 pub mod allocator;
 pub mod array;
 mod beyond;
+mod called;
 mod claim;
 pub mod class;
 mod cold;

@@ -23,6 +23,9 @@ use simt::atomic::Ordering;
 use simt::lanes::{Lanes, Whole};
 use simt::{thread, warp, with_active_lanes};
 
+/// Every block is aligned to this many bytes.
+pub(crate) const USUAL_ALIGNMENT: u64 = 16;
+
 /// What a request for a slot needs: its class (8 bits), and the alignment that will do (binary
 /// logarithm in 5 bits), which slots of larger classes may have although they are not multiples of
 /// the class's own. On its way to a slow path it carries the generation of the handle (8 bits).
@@ -84,7 +87,7 @@ impl Slot {
     #[inline(always)]
     pub(crate) fn of(bytes: u32, stripes: Stripes) -> Self {
         Self {
-            wish: Wish::new(class::class_of(bytes), 16),
+            wish: Wish::new(class::class_of(bytes), USUAL_ALIGNMENT),
             bytes: class::slot_bytes_for(bytes),
             stripes,
         }
@@ -93,9 +96,15 @@ impl Slot {
     /// One of a class that will do for an alignment in bytes.
     #[inline(always)]
     pub fn aligned(class: u32, alignment: u64, stripes: Stripes) -> Self {
+        Self::for_wish(Wish::new(class, alignment), stripes)
+    }
+
+    /// One for a wish.
+    #[inline(always)]
+    fn for_wish(wish: Wish, stripes: Stripes) -> Self {
         Self {
-            wish: Wish::new(class, alignment),
-            bytes: class::slot_bytes(class),
+            wish,
+            bytes: class::slot_bytes(wish.class()),
             stripes,
         }
     }
@@ -145,29 +154,16 @@ impl Heap {
         self.malloc_slot(self.slot_for(bytes), bytes)
     }
 
-    /// [`malloc_tagged`](Self::malloc_tagged) for a function that is called, and must keep registers of its caller for what lives across calls of its own:
-    /// warps that want several classes, of which some draw no row, are served in another.
-    #[inline(always)]
-    #[must_use]
-    pub fn malloc_called(&self, bytes: u64, site: u32) -> *mut u8 {
-        if self.is_rarer(bytes) {
-            return cold::malloc_rarer(self, self.mark, bytes, 1, site);
-        }
-        let slot = self.slot_for(bytes);
-        let through = slot.wish.through(self.mark);
-        with_active_lanes!(lanes => self.malloc_rows(lanes, slot, through, bytes))
-    }
-
     /// Whether a request is none for a slot that the fast path serves.
     #[inline(always)]
-    fn is_rarer(&self, bytes: u64) -> bool {
+    pub(crate) fn is_rarer(&self, bytes: u64) -> bool {
         // Zero wraps around and is large.
         bytes.wrapping_sub(1) >= u64::from(self.fast_limit)
     }
 
     /// The slot for a request that the fast path serves.
     #[inline(always)]
-    fn slot_for(&self, bytes: u64) -> Slot {
+    pub(crate) fn slot_for(&self, bytes: u64) -> Slot {
         #[allow(clippy::cast_possible_truncation, reason = "no more than the limit")]
         Slot::of(bytes as u32, self.most_stripes())
     }
@@ -201,7 +197,13 @@ impl Heap {
 
     /// The same, but a whole warp of several groups is served out of line if some group did not draw a row.
     #[inline(always)]
-    fn malloc_rows<L: Lanes>(&self, lanes: L, slot: Slot, through: Wish, bytes: u64) -> *mut u8 {
+    pub(crate) fn malloc_rows<L: Lanes>(
+        &self,
+        lanes: L,
+        slot: Slot,
+        through: Wish,
+        bytes: u64,
+    ) -> *mut u8 {
         let group = lanes.match_any_u64(self.group_key(slot.wish));
         if !L::ARE_WHOLE_WARP {
             self.malloc_row(lanes, group, slot, through, bytes)
@@ -426,13 +428,13 @@ impl Core {
         site: u32,
     ) -> *mut u8 {
         if self.flags == 0 {
-            self.malloc_plain(mark, bytes, alignment.max(16))
+            self.malloc_plain(mark, bytes, alignment.max(USUAL_ALIGNMENT))
         } else {
             self.hardened_malloc(mark, bytes, alignment, site, false)
         }
     }
 
-    /// The rest of [`Heap::malloc_called`] for a whole warp of several groups, of which `group` is the caller's: of slots for `bytes` bytes, no more than the
+    /// The rest of [`Heap::aligned_called`] for a whole warp of several groups, of which `group` is the caller's: of slots for `bytes` bytes, no more than the
     /// fast path serves. The leaders have `drawn`, which in other lanes means nothing.
     #[cold]
     #[inline(never)]
@@ -443,8 +445,7 @@ impl Core {
         group: u32,
         drawn: Ticket,
     ) -> *mut u8 {
-        #[allow(clippy::cast_possible_truncation, reason = "no more than the limit")]
-        let slot = Slot::of(bytes as u32, self.most_stripes());
+        let slot = Slot::for_wish(through.alone(), self.most_stripes());
         let mut served = Served::NOT;
         if Whole.leads(group) {
             let index = slot.stripes.of(thread::block_number());

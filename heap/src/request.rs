@@ -5,7 +5,7 @@ use crate::cold;
 use crate::counters::Failure;
 use crate::entry::Kind;
 use crate::heap::Heap;
-use crate::malloc::Slot;
+use crate::malloc::{Slot, USUAL_ALIGNMENT};
 use core::alloc::Layout as Request;
 use core::ptr;
 use simt::atomic::Ordering;
@@ -16,10 +16,7 @@ impl Heap {
     #[inline]
     #[must_use]
     pub fn calloc(&self, count: u64, size: u64) -> *mut u8 {
-        let Some(bytes) = count.checked_mul(size) else {
-            self.core()
-                .run_counters()
-                .count_failures(Failure::Impossible, 1);
+        let Some(bytes) = self.product(count, size) else {
             return ptr::null_mut();
         };
         if self.flags != 0 {
@@ -34,13 +31,25 @@ impl Heap {
         block
     }
 
+    /// `count * size`; none if that overflows, which is counted.
+    #[inline(always)]
+    pub(crate) fn product(&self, count: u64, size: u64) -> Option<u64> {
+        let bytes = count.checked_mul(size);
+        if bytes.is_none() {
+            self.core()
+                .run_counters()
+                .count_failures(Failure::Impossible, 1);
+        }
+        bytes
+    }
+
     /// Allocates for a `core::alloc::Layout`: any power of two of alignment, also beyond the page
     /// size. NULL as for [`malloc`](Self::malloc).
     #[inline]
     #[must_use]
     pub fn aligned_alloc(&self, request: Request) -> *mut u8 {
         let (bytes, alignment) = (request.size() as u64, request.align() as u64);
-        if alignment <= 16 {
+        if alignment <= USUAL_ALIGNMENT {
             return self.malloc(bytes);
         }
         match self.aligned_class(bytes, alignment, self.fast_limit) {
@@ -118,15 +127,30 @@ impl Heap {
     /// As for [`free`](Self::free); if another pointer is given, the old one is dead.
     #[inline]
     pub unsafe fn realloc(&self, pointer: *mut u8, bytes: u64) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe { self.realloc_by::<false>(pointer, bytes) }
+    }
+
+    /// [`realloc`](Self::realloc), which gets the new block by a call, and gives the old one back by one, or does both in line.
+    ///
+    /// # Safety
+    ///
+    /// As for [`realloc`](Self::realloc).
+    #[inline]
+    pub(crate) unsafe fn realloc_by<const CALLS: bool>(
+        &self,
+        pointer: *mut u8,
+        bytes: u64,
+    ) -> *mut u8 {
         if pointer.is_null() {
-            return self.malloc(bytes);
+            return self.malloc_by::<CALLS>(bytes);
         }
         if self.flags != 0 {
             return cold::hardened_realloc(self, pointer as u64, bytes, self.mark);
         }
         if bytes == 0 {
             // SAFETY: as the caller promises.
-            unsafe { self.plain_free(pointer as u64) };
+            unsafe { self.free_by::<CALLS>(pointer) };
             return ptr::null_mut();
         }
         let usable = self.plain_usable_size(pointer as u64);
@@ -137,13 +161,13 @@ impl Heap {
         if bytes <= usable && usable - bytes <= usable / 2 {
             return pointer;
         }
-        let block = self.malloc(bytes);
+        let block = self.malloc_by::<CALLS>(bytes);
         if !block.is_null() {
             // SAFETY: both blocks have that many bytes, rounded up to 16, and are aligned so; they
             // are different blocks, and the old one dies here as the caller promises.
             unsafe {
                 copy(pointer.cast(), block.cast(), bytes.min(usable));
-                self.plain_free(pointer as u64);
+                self.free_by::<CALLS>(pointer);
             }
         } else if bytes <= usable {
             // Nothing smaller is left (which is counted): the old block will do.
@@ -151,12 +175,38 @@ impl Heap {
         }
         block
     }
+
+    #[inline(always)]
+    fn malloc_by<const CALLS: bool>(&self, bytes: u64) -> *mut u8 {
+        if CALLS {
+            self.malloc_out_of_line(bytes, 1)
+        } else {
+            self.malloc(bytes)
+        }
+    }
+
+    /// Frees a block of a heap without modes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    #[inline(always)]
+    unsafe fn free_by<const CALLS: bool>(&self, pointer: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if CALLS {
+                self.free_out_of_line(pointer);
+            } else {
+                self.plain_free(pointer as u64);
+            }
+        }
+    }
 }
 
 /// What `calloc` and `realloc` move at once: a vector of 16 bytes, as which blocks are aligned.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Chunk([u64; 2]);
+pub(crate) struct Chunk([u64; 2]);
 
 /// Bytes of a [`Chunk`].
 const CHUNK_BYTES: u64 = 16;
@@ -171,7 +221,7 @@ fn chunks(bytes: u64) -> usize {
 /// # Safety
 ///
 /// `block` must be aligned to chunks and have that many that the caller may write.
-unsafe fn fill_with_zero(block: *mut Chunk, bytes: u64) {
+pub(crate) unsafe fn fill_with_zero(block: *mut Chunk, bytes: u64) {
     for index in 0..chunks(bytes) {
         // SAFETY: as the caller promises.
         unsafe { block.add(index).write(Chunk([0; 2])) };

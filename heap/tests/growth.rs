@@ -118,5 +118,6 @@ fn an_alignment_that_no_page_has_is_no_reason_to_grow() {
     let (mailbox, host) = half_a_heap(Duration::from_secs(60));
     let request = Request::from_size_align(64, 1 << 60).expect("a power of two");
     assert!(host.heap().aligned_alloc(request).is_null());
+    assert!(host.heap().aligned_called(64, 1 << 63).is_null());
     assert_eq!(mailbox.request(), 0);
 }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 thread_local! {
-    /// Whether the schedule calls `malloc_called` and `free_called`: all of its lanes, since lanes that are to come together must call the same. (All tasks of
+    /// Whether the schedule calls `malloc_called` and its like: all of its lanes, since lanes that are to come together must call the same. (All tasks of
     /// a schedule run on one thread.)
     static CALLS: Cell<bool> = const { Cell::new(false) };
 }
@@ -147,7 +147,12 @@ impl Ground {
     }
 
     fn calloc(&self, bytes: u64) -> Option<Block> {
-        let pointer = self.heap().calloc(1, bytes);
+        let heap = self.heap();
+        let pointer = if CALLS.get() {
+            heap.calloc_called(1, bytes)
+        } else {
+            heap.calloc(1, bytes)
+        };
         if !pointer.is_null() {
             let length = usize::try_from(bytes).expect("fits");
             // SAFETY: the block has that many bytes.
@@ -160,7 +165,11 @@ impl Ground {
     fn aligned(&self, bytes: u64, alignment: usize) -> Option<Block> {
         let length = usize::try_from(bytes).expect("fits");
         let request = Request::from_size_align(length, alignment).expect("a valid request");
-        let pointer = self.heap().aligned_alloc(request);
+        let pointer = if CALLS.get() {
+            self.heap().aligned_called(bytes, alignment as u64)
+        } else {
+            self.heap().aligned_alloc(request)
+        };
         assert_eq!(
             pointer as usize % alignment,
             0,
@@ -180,7 +189,13 @@ impl Ground {
             .remove(&block.address)
             .expect("live");
         // SAFETY: the block is the caller's.
-        let new = unsafe { self.heap().realloc(old, bytes) };
+        let new = unsafe {
+            if CALLS.get() {
+                self.heap().realloc_called(old, bytes)
+            } else {
+                self.heap().realloc(old, bytes)
+            }
+        };
         if new.is_null() {
             self.live
                 .lock()
