@@ -409,8 +409,8 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
 /// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (these, and single lanes); `malloc` for functions that are called,
-/// the part of it for warps that want several classes, and `free` for functions that are called.
-const OUT_OF_LINE: [[usize; 6]; 8] = [
+/// the part of it for warps that want several classes, and `free` for functions that are called; zeroes and copies that lanes write for each other.
+const OUT_OF_LINE: [[usize; 6]; 10] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 4, 2, 2, 0],
@@ -419,6 +419,8 @@ const OUT_OF_LINE: [[usize; 6]; 8] = [
     [1, 2, 6, 3, 3, 0],
     [0, 0, 3, 1, 1, 0],
     [1, 2, 6, 10, 4, 2],
+    [1, 0, 6, 3, 4, 0],
+    [1, 0, 10, 3, 4, 0],
 ];
 
 /// The functions and kernels of a module, from one's head to the next one's.

@@ -5,9 +5,9 @@
 //! where it is needed, from L2 behind an acquire. What that spares is measured in `docs/performance.md`.
 
 use crate::cold;
+use crate::contents::fill_with_zero;
 use crate::heap::Heap;
 use crate::malloc::{Slot, USUAL_ALIGNMENT};
-use crate::request::fill_with_zero;
 use core::ptr;
 use simt::with_active_lanes;
 
@@ -68,7 +68,7 @@ impl Heap {
         let block = self.aligned_called(bytes, alignment);
         if !block.is_null() {
             // SAFETY: the block has that many bytes, rounded up to 16, and is aligned so; it is this thread's alone.
-            unsafe { fill_with_zero(block.cast(), bytes) };
+            unsafe { fill_with_zero(block, bytes) };
         }
         block
     }

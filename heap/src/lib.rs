@@ -48,6 +48,7 @@ mod called;
 mod claim;
 pub mod class;
 mod cold;
+mod contents;
 pub mod counters;
 mod damage;
 pub mod doubts;

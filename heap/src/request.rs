@@ -2,6 +2,7 @@
 
 use crate::class;
 use crate::cold;
+use crate::contents::{copy, fill_with_zero};
 use crate::counters::Failure;
 use crate::entry::Kind;
 use crate::heap::Heap;
@@ -26,7 +27,7 @@ impl Heap {
         if !block.is_null() {
             // SAFETY: the block has that many bytes and is this thread's alone. Blocks are
             // multiples of 16 bytes, and aligned so.
-            unsafe { fill_with_zero(block.cast(), bytes) };
+            unsafe { fill_with_zero(block, bytes) };
         }
         block
     }
@@ -166,7 +167,7 @@ impl Heap {
             // SAFETY: both blocks have that many bytes, rounded up to 16, and are aligned so; they
             // are different blocks, and the old one dies here as the caller promises.
             unsafe {
-                copy(pointer.cast(), block.cast(), bytes.min(usable));
+                copy(pointer, block, bytes.min(usable));
                 self.free_by::<CALLS>(pointer);
             }
         } else if bytes <= usable {
@@ -200,42 +201,5 @@ impl Heap {
                 self.plain_free(pointer as u64);
             }
         }
-    }
-}
-
-/// What `calloc` and `realloc` move at once: a vector of 16 bytes, as which blocks are aligned.
-#[repr(C, align(16))]
-#[derive(Clone, Copy)]
-pub(crate) struct Chunk([u64; 2]);
-
-/// Bytes of a [`Chunk`].
-const CHUNK_BYTES: u64 = 16;
-
-/// Chunks that hold `bytes`.
-fn chunks(bytes: u64) -> usize {
-    usize::try_from(bytes.div_ceil(CHUNK_BYTES)).unwrap_or(0)
-}
-
-/// Sets as many chunks as hold `bytes` to zero.
-///
-/// # Safety
-///
-/// `block` must be aligned to chunks and have that many that the caller may write.
-pub(crate) unsafe fn fill_with_zero(block: *mut Chunk, bytes: u64) {
-    for index in 0..chunks(bytes) {
-        // SAFETY: as the caller promises.
-        unsafe { block.add(index).write(Chunk([0; 2])) };
-    }
-}
-
-/// Copies as many chunks as hold `bytes`.
-///
-/// # Safety
-///
-/// As for `ptr::copy_nonoverlapping`.
-unsafe fn copy(from: *const Chunk, to: *mut Chunk, bytes: u64) {
-    for index in 0..chunks(bytes) {
-        // SAFETY: as the caller promises.
-        unsafe { to.add(index).write(from.add(index).read()) };
     }
 }

@@ -412,6 +412,29 @@ fn resize(ground: &Ground, rounds: u64) {
     ground.free(block);
 }
 
+/// All lanes of a warp, or many of them, get blocks of zeroes where others left something, let them grow and shrink, and give them back: the lanes write them
+/// for each other.
+#[test]
+fn lanes_write_in_each_others_blocks() {
+    explore(|| {
+        let ground = Ground::new(64 << 10, 1);
+        let sizes = [1, 16, 17, 64, 100, 200][usize::try_from(random(6)).expect("small")];
+        let absent = if random(2) == 0 { 32 } else { random(32) };
+        on_warps(&ground, 1, 32, move |ground, _, lane| {
+            for _ in 0..2 {
+                // So that they often come together.
+                warp::sync(u32::MAX);
+                if u64::from(lane) == absent {
+                    continue;
+                }
+                let block = ground.calloc(1 + random(sizes)).expect("there is memory");
+                let block = ground.realloc(block, 1 + random(6 * sizes));
+                ground.free(block);
+            }
+        });
+    });
+}
+
 #[test]
 fn diverging_lanes_of_several_warps_resize() {
     explore(|| {
