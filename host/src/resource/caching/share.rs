@@ -16,10 +16,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The share of what the upstream handed out that may be kept when it needs more: one over this.
-const SPARE_SHARE: u64 = 80;
+const SPARE_SHARE: u64 = 100;
 /// As much may be kept in any case, so that threads that begin do not take from others what these are about
 /// to use.
-const LEAST_SHARE: u64 = 24 << 20;
+const LEAST_SHARE: u64 = 20 << 20;
 /// The share of all memory that may be kept in large blocks: one over this.
 const LARGE_SHARE: u64 = 8;
 /// A thread may keep one over this of all memory, if that is more than the usual.
