@@ -1,5 +1,6 @@
 // How long the whole malloc family takes that is called from CUDA C++ across the link: medians of launches in which each of 2^20 threads makes one call,
-// as rows of the table that `scatterheap bench` writes (test, allocator, size, n, metric, value). The argument is the allocator's name there.
+// as rows of the table that `scatterheap bench` writes (test, allocator, size, n, metric, value). The argument is the allocator's name there. Contents are
+// verified before.
 //
 //     nvcc -O3 -std=c++17 -arch=sm_90 -rdc=true -maxrregcount=64 -I include -I . family.cu scatterheap.cu X.o -L lib -lscatterheap -o family
 
@@ -44,6 +45,33 @@ __global__ void make_calls(const __grid_constant__ Handle heap, void **blocks, c
     }
 }
 
+__device__ uint8_t content(uint32_t thread, size_t place) { return uint8_t(thread * 37 + place * 11 + 1); }
+
+// Counts the threads whose block was not zero, or did not keep its content while it grew and shrank. Of the threads of a warp those of a mask take part.
+__global__ void verify(const __grid_constant__ Handle heap, const uint32_t *sizes, uint32_t mask, unsigned long long *faults) {
+    const uint32_t index = blockIdx.x * blockDim.x + threadIdx.x;
+    if ((mask >> index % 32 & 1) == 0) {
+        return;
+    }
+    const size_t bytes = sizes[index];
+    bool is_right = true;
+    auto *block = static_cast<uint8_t *>(scatterheap_calloc(&heap, bytes, 1));
+    for (size_t place = 0; place < bytes; ++place) {
+        is_right &= block[place] == 0;
+        block[place] = content(index, place);
+    }
+    for (const size_t resized : {3 * bytes, bytes / 3 + 1}) {
+        block = static_cast<uint8_t *>(scatterheap_realloc(&heap, block, resized));
+        for (size_t place = 0; place < bytes && place < resized; ++place) {
+            is_right &= block[place] == content(index, place);
+        }
+    }
+    scatterheap_free(&heap, block);
+    if (!is_right) {
+        atomicAdd(faults, 1ull);
+    }
+}
+
 struct Bench {
     scatterheap::Heap &heap;
     void **blocks;
@@ -74,6 +102,23 @@ struct Bench {
         launch<Call::Free>(1, counts_rest);
     }
 
+    // Contents, by whole warps, parts of them, and single lanes. Twice, so that blocks have held something.
+    void check_contents() {
+        unsigned long long *faults = nullptr, found = 0;
+        check(cudaMalloc(&faults, sizeof *faults));
+        check(cudaMemset(faults, 0, sizeof *faults));
+        for (const uint32_t mask : {~0u, ~0u, 0x7fff7fffu, 0x24924924u, 0x80000000u}) {
+            verify<<<THREADS / BLOCK, BLOCK>>>(heap.handle(), sizes, mask, faults);
+            check(cudaGetLastError());
+        }
+        check(cudaMemcpy(&found, faults, sizeof found, cudaMemcpyDeviceToHost));
+        check(cudaFree(faults));
+        if (found != 0) {
+            std::fprintf(stderr, "%llu threads found something else in their blocks\n", found);
+            std::exit(1);
+        }
+    }
+
     void run(const std::string &name, uint32_t least, uint32_t most) {
         std::vector<uint32_t> wanted(THREADS);
         uint32_t random = 1;
@@ -85,6 +130,7 @@ struct Bench {
         for (auto &each : times) {
             each.clear();
         }
+        check_contents();
         for (uint32_t number = 0; number < WARM + LAUNCHES; ++number) {
             round<Call::Malloc>(number >= WARM);
             round<Call::Calloc>(number >= WARM);
