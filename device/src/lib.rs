@@ -5,7 +5,7 @@
 //! nothing else, so that it is loaded in a fraction of a second.
 //!
 //! A function that is called must keep registers of its caller, for each thread in local memory: those that it needs for what lives across calls of its own, so
-//! `malloc` and `free` leave to others what needs many. They also come in a form that is made into inline assembly (`ptx_builder::cuda_cpp`), which calls
+//! these leave to others what needs many. `malloc` and `free` also come in a form that is made into inline assembly (`ptx_builder::cuda_cpp`), which calls
 //! only the slow paths.
 //!
 //! Compile it under a limit of 64 registers: a kernel that is linked with functions has as many as the function with the

@@ -1,10 +1,10 @@
 //! Device atomics over another crate's atomics of the same shape: `core`'s, loom's or shuttle's.
 //! Loom's know the line that an operation comes from.
 
-/// Defines a device atomic over an atomic that has core's methods.
-macro_rules! wrapped_atomic {
-    ($name:ident, $inner:path, $integer:ty) => {
-        #[doc = concat!("A `", stringify!($integer), "` that all threads of a device may change at once.")]
+/// Defines an atomic that is read and written, over an atomic that has core's methods.
+macro_rules! wrapped_word {
+    ($name:ident, $inner:path, $integer:ty, $documentation:literal) => {
+        #[doc = concat!("A `", stringify!($integer), "` that ", $documentation, ".")]
         #[repr(transparent)]
         #[derive(Debug)]
         pub struct $name($inner);
@@ -16,20 +16,35 @@ macro_rules! wrapped_atomic {
                 Self(<$inner>::new(value))
             }
 
-            /// Reads the value; `ordering` is `Relaxed`, `Acquire` or `SeqCst`.
+            /// Reads the value; `ordering` is `Relaxed`, `Acquire` or, of the device's, `SeqCst`.
             #[inline]
             #[cfg_attr(loom, track_caller)]
             pub fn load(&self, ordering: Ordering) -> $integer {
                 self.0.load(ordering)
             }
 
-            /// Writes the value; `ordering` is `Relaxed`, `Release` or `SeqCst`.
+            /// Writes the value; `ordering` is `Relaxed`, `Release` or, of the device's, `SeqCst`.
             #[inline]
             #[cfg_attr(loom, track_caller)]
             pub fn store(&self, value: $integer, ordering: Ordering) {
                 self.0.store(value, ordering);
             }
+        }
+    };
+}
+pub(crate) use wrapped_word;
 
+/// Defines a device atomic over an atomic that has core's methods.
+macro_rules! wrapped_atomic {
+    ($name:ident, $inner:path, $integer:ty) => {
+        $crate::wrapped::wrapped_word!(
+            $name,
+            $inner,
+            $integer,
+            "all threads of a device may change at once"
+        );
+
+        impl $name {
             wrapped_atomic!(@methods $integer,
                 "Adds, wrapping; returns the old value." fetch_add,
                 "Subtracts, wrapping; returns the old value." fetch_sub,
@@ -75,33 +90,12 @@ pub(crate) use wrapped_atomic;
 /// Defines an atomic that the device and the host read and write, over another crate's atomic.
 macro_rules! wrapped_system_atomic {
     ($name:ident, $inner:path, $integer:ty) => {
-        #[doc = concat!("A `", stringify!($integer), "` that the device and the host read and write.")]
-        #[repr(transparent)]
-        #[derive(Debug)]
-        pub struct $name($inner);
-
-        impl $name {
-            /// A new atomic.
-            #[must_use]
-            pub fn new(value: $integer) -> Self {
-                Self(<$inner>::new(value))
-            }
-
-            /// Reads the value; `ordering` is `Relaxed` or `Acquire`.
-            #[inline]
-            #[cfg_attr(loom, track_caller)]
-            pub fn load(&self, ordering: Ordering) -> $integer {
-                self.0.load(ordering)
-            }
-
-            /// Writes the value; `ordering` is `Relaxed` or `Release`.
-            #[inline]
-            #[cfg_attr(loom, track_caller)]
-            pub fn store(&self, value: $integer, ordering: Ordering) {
-                self.0.store(value, ordering);
-            }
-        }
+        $crate::wrapped::wrapped_word!(
+            $name,
+            $inner,
+            $integer,
+            "the device and the host read and write"
+        );
     };
 }
-
 pub(crate) use wrapped_system_atomic;
