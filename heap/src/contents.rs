@@ -3,7 +3,7 @@
 //! Blocks of a warp lie side by side, or anywhere. If each lane wrote its own, 16 bytes at a time, each instruction would write half a sector of 32 different
 //! ones, and the next one the other halves. So a few lanes write each block, and the others the next ones: whole sectors of a few lines.
 //!
-//! No lane leaves before all blocks are written, and none begins before all lanes own theirs.
+//! Where lanes write for each other none leaves before all blocks are written, and none begins before all lanes own theirs.
 
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
@@ -15,7 +15,7 @@ type Chunk = u128;
 const CHUNK_BYTES: u64 = 16;
 /// So many lanes of a whole warp write one block, side by side (binary logarithm): those of a line of L2.
 const TEAM_LOG2: u32 = 3;
-/// And so many where no block has more chunks.
+/// And so many where each block has fewer chunks.
 const SMALL_TEAM_LOG2: u32 = 2;
 
 /// Sets as many chunks as hold `bytes` to zero.

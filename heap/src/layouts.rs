@@ -1,6 +1,6 @@
 //! Requests by `core::alloc::Layout`, as Rust's collections make them.
 //!
-//! These are never inlined: a kernel that uses many collections then has one copy of `malloc` and
+//! What these call is never inlined: a kernel that uses many collections then has one copy of `malloc` and
 //! `free`, and the collectives in them stay as they were written. So they take the forms that are made for being [called](crate::called).
 
 use crate::heap::Heap;
@@ -9,7 +9,7 @@ use core::alloc::Layout as Request;
 use core::ptr;
 
 impl Heap {
-    /// [`aligned_alloc`](Self::aligned_alloc), out of line.
+    /// [`aligned_called`](Self::aligned_called), out of line.
     #[inline]
     #[must_use]
     pub fn allocate(&self, request: Request) -> *mut u8 {

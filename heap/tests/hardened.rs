@@ -356,18 +356,31 @@ impl Model<'_> {
 
     fn apply(&mut self, operation: &Operation) {
         match *operation {
+            // Odd sizes by the functions that are called.
             Operation::Malloc(bytes, site) => {
-                let block = self.heap.malloc_tagged(bytes, site) as u64;
-                self.admit(block, bytes, 1, false);
+                let block = if bytes % 2 == 0 {
+                    self.heap.malloc_tagged(bytes, site)
+                } else {
+                    self.heap.malloc_called(bytes, site)
+                };
+                self.admit(block as u64, bytes, 1, false);
             }
             Operation::Calloc(bytes) => {
-                let block = self.heap.calloc(1, bytes) as u64;
-                self.admit(block, bytes, 1, true);
+                let block = if bytes % 2 == 0 {
+                    self.heap.calloc(1, bytes)
+                } else {
+                    self.heap.calloc_called(1, bytes)
+                };
+                self.admit(block as u64, bytes, 1, true);
             }
             Operation::Aligned(bytes, shift) => {
-                let request = Request::from_size_align(bytes as usize, 1 << shift);
-                let block = self.heap.aligned_alloc(request.expect("valid")) as u64;
-                self.admit(block, bytes, 1 << shift, false);
+                let (block, zero) = if bytes % 2 == 0 {
+                    let request = Request::from_size_align(bytes as usize, 1 << shift);
+                    (self.heap.aligned_alloc(request.expect("valid")), false)
+                } else {
+                    (self.heap.zeroed_called(bytes, 1 << shift), true)
+                };
+                self.admit(block as u64, bytes, 1 << shift, zero);
             }
             Operation::Realloc(number, bytes) => {
                 if let Some(address) = self.pick(number) {

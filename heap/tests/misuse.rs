@@ -140,8 +140,9 @@ fn a_stale_handle_frees_nothing_and_soon_gives_nothing() {
     let heap = host.heap();
     // Nothing is at hand after a reset.
     assert!(stale.malloc(64).is_null() && stale.malloc(MIB / 2).is_null());
-    assert!(stale.calloc(10, 10).is_null());
-    assert_eq!(report(heap).count(Misuse::Stale), 3);
+    assert!(stale.calloc(10, 10).is_null() && stale.calloc_called(10, 20).is_null());
+    assert!(stale.malloc_called(300, 0).is_null() && stale.aligned_called(400, 64).is_null());
+    assert_eq!(report(heap).count(Misuse::Stale), 6);
     assert_eq!(report(heap).of(Misuse::Stale).addresses, []);
     let (block, run) = (heap.malloc(64) as u64, heap.malloc(MIB / 2) as u64);
     for address in [
