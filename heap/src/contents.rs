@@ -15,7 +15,7 @@ type Chunk = u128;
 const CHUNK_BYTES: u64 = 16;
 /// So many lanes of a whole warp write one block, side by side (binary logarithm): those of a line of L2.
 const TEAM_LOG2: u32 = 3;
-/// And so many where each block has fewer chunks.
+/// And so many where no block has more chunks than that.
 const SMALL_TEAM_LOG2: u32 = 2;
 
 /// Sets as many chunks as hold `bytes` to zero.
@@ -94,7 +94,7 @@ unsafe fn lay<L: Lanes, const COPIES: bool>(lanes: L, from: u64, to: u64, chunks
         unsafe { lay_part::<COPIES>(from, to, first, step, chunks) };
     };
     if L::ARE_WHOLE_WARP {
-        let is_small = lanes.ballot(chunks >> SMALL_TEAM_LOG2 > 0) == 0;
+        let is_small = lanes.ballot(chunks > 1 << SMALL_TEAM_LOG2) == 0;
         let team_log2 = if is_small { SMALL_TEAM_LOG2 } else { TEAM_LOG2 };
         let (lane, width) = (warp::lane_id(), 1 << team_log2);
         // (A number that the compiler does not know, or there would be as many copies of what follows.)
