@@ -7,6 +7,7 @@
 #include <scatterheap/heap.hpp>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -157,9 +158,11 @@ int main(int, char **arguments) {
     }
     bench.run(name, 16, 64);
     bench.run(name, 16, 512);
+    bench.run(name, 1, 2000);
     const scatterheap_occupancy occupancy = heap.snapshot();
     if (occupancy.failures != 0 || occupancy.used_blocks != 0 || occupancy.misuses != 0) {
-        std::fprintf(stderr, "requests failed, blocks were lost, or frees were refused\n");
+        std::fprintf(stderr, "%" PRIu64 " requests failed, %" PRIu64 " blocks were lost, %" PRIu64 " frees were refused\n", occupancy.failures,
+                     occupancy.used_blocks, occupancy.misuses);
         return 1;
     }
 }

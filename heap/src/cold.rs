@@ -34,6 +34,7 @@ cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(free_rest: free_rest(rest: Rest, lanes: u32, mark: Mark, address: u64, head: u32, entry: Entry, bit: u32, word: u32, bits: u32));
 cold!(look_after: look_after(slab: Slab, state: &SlabState, used: u32, few: bool));
+cold!(look_at_large: look_at_large(slab: Slab, state: &SlabState, used: u32));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));
 cold!(free_no_slot: free_no_slot(mark: Mark, address: u64));
 cold!(free_alone: free_alone(address: u64));

@@ -219,8 +219,10 @@ impl Core {
         }
         if let Some(slab) = at_hand.slab() {
             let ticket = self.ticket_for_obtained(at_hand, slab);
-            self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe, self.keeps(slab, before, &hints));
+            let units = ticket.left().cast_unsigned();
+            self.install(slab.page(), units);
+            let keeps = self.keeps(slab, before, &hints);
+            self.note_stripe(slab.page(), stripe, keeps, units);
             self.announce_leaving(before);
             if !before.has_slab() {
                 self.gets_slab(before.class());
@@ -299,7 +301,7 @@ impl Core {
                     // The other's; else it counts for this one now.
                     self.lost_slab(class);
                 }
-                self.note_stripe(seen.page(), stripe, true);
+                self.note_stripe(seen.page(), stripe, true, seen.left().cast_unsigned());
                 stripe.publish(seen.without(reserved).following(before));
                 listed.raise_epoch();
                 seen
@@ -373,8 +375,9 @@ impl Core {
         let obtained = self.obtain(class, Effort::Little);
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
-            self.install(slab.page(), ticket.left().cast_unsigned());
-            self.note_stripe(slab.page(), stripe, true);
+            let units = ticket.left().cast_unsigned();
+            self.install(slab.page(), units);
+            self.note_stripe(slab.page(), stripe, true, units);
             self.gets_slab(class);
             stripe.publish(ticket.without(reserved).following(before));
             self.arrived(obtained, slab, Ticket::empty(class));
@@ -426,8 +429,10 @@ impl Core {
     /// Where blocks live shortly this is all that a refill is: one change beside the looks.
     fn offer_again(&self, stripe: &Stripe, before: Ticket, again: Ticket, reserved: u32) -> Ticket {
         let slab = self.slab_state(before.page());
-        slab.reserve(again.left().cast_unsigned());
+        let units = again.left().cast_unsigned();
+        slab.reserve(units);
         slab.keep();
+        slab.note_offered(units);
         stripe.publish(again.without(reserved).following(before));
         again
     }

@@ -14,6 +14,11 @@
 //! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch: warps that want many sizes want little of each. Nor does anybody where pages are not plentiful. Of what is left less a launch
 //! that wants a little more comes to the end, so the sooner it does the better.
 //!
+//! A slab that served more once may be too large for what its stripe draws now, and what lives in it keeps all its pages: slabs of sixty classes that bursts have
+//! left held three quarters of a heap. So where pages are not plentiful, who looks after a large slab of which hardly anything was drawn takes it away from its stripe instead: what still
+//! lives in it is freed as a rule, and then its pages are free. The stripe's next slab is as small as any. Only who frees few slots asks for that: a burst that is freed by warps comes to such turns
+//! at its end, and uses what it has.
+//!
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
 //!
@@ -23,7 +28,7 @@
 
 use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
-use crate::heap::Core;
+use crate::heap::{Core, Heap};
 use crate::hints::{are_plentiful, log2};
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Slab, SlabState, USE};
@@ -57,6 +62,21 @@ const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
 };
 /// A slab that is left to this part after a launch is large enough for who frees few slots, and for all where pages are not plentiful.
 const LEFT_SHARE: u32 = 4;
+/// Less than this part was drawn of a slab that is too large for what its stripe draws now.
+const HARDLY_SHARE: u32 = 8;
+/// Order of slabs, at least, that may be too large: where the stripes of a class have such slabs, they hold a sixteenth of a heap.
+/// (Under exploration slabs are tiny.)
+const LARGE_ORDER: u32 = if cfg!(any(loom, shuttle)) {
+    0
+} else {
+    WORD_ORDER
+};
+/// Slots of such a slab, at least: of fewer many sizes have good use.
+const LARGE_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
+    16
+} else {
+    LASTING_FOR_FEW
+};
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
 /// Slots of a slab, at most, that one launch of a million threads may use up.
@@ -149,10 +169,7 @@ impl Core {
         let (place, is_kept) = state.keeper();
         // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
         let slots = plausible_slots(&layout, slab);
-        let is_hopeless = (slots == 0)
-            | Hardening::of_flags(heap.flags).contains(Hardening::QUARANTINE)
-            | (place >= heap.stripe_places());
-        if is_hopeless {
+        if !is_looked_after(&heap, slots, place) {
             return;
         }
         let stripe = heap.stripe_of_place(place);
@@ -188,6 +205,39 @@ impl Core {
             _ => {}
         }
     }
+
+    /// [`look_after`](Self::look_after) for a large slab of which much is left, by who frees few slots: where pages are not plentiful it may be taken away from its stripe.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_at_large(&self, slab: Slab, state: &SlabState, used: u32) {
+        if self.are_pages_plentiful() || !self.give_up(slab, state) {
+            self.look_after(slab, state, used, true);
+        }
+    }
+
+    /// Takes a slab away from its stripe if it seems too large for it: true if so.
+    fn give_up(&self, slab: Slab, state: &SlabState) -> bool {
+        let slots = plausible_slots(self.layout(), slab);
+        let (place, _) = state.keeper();
+        if !is_looked_after(self.heap(), slots, place) {
+            return false;
+        }
+        let stripe = self.stripe_of_place(place);
+        let seen = stripe.look();
+        let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
+        seen.is_of_slab_of(row)
+            && is_too_large(seen, slots, state)
+            && self.take_slab_away(stripe, seen)
+    }
+}
+
+/// Whether a slab of `slots` plausible slots that the stripe of a place had last is looked after in a heap.
+#[inline(always)]
+fn is_looked_after(heap: &Heap, slots: u32, place: u32) -> bool {
+    // All at once.
+    (slots != 0)
+        & !Hardening::of_flags(heap.flags).contains(Hardening::QUARANTINE)
+        & (place < heap.stripe_places())
 }
 
 /// How a slab is to be rewound.
@@ -211,9 +261,26 @@ fn rewind(
     stripe.take(seen)?;
     let again = rewound(seen, slots, slab.used_hint(), manner).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
+    slab.note_offered(again.left().cast_unsigned());
     let again = again.not_crowded().following(seen);
     stripe.publish(again);
     Ok(again)
+}
+
+/// Whether a slab of `slots` slots and `2^order` pages, which who freed `few` slots or not is to look after, may be too large for its stripe: much of it is left.
+#[inline(always)]
+pub(crate) fn may_be_too_large(after: u32, few: bool, slots: u32, order: u32) -> bool {
+    few && slots >= LARGE_SLOTS && order >= LARGE_ORDER && after & USE > most_used(slots)
+}
+
+/// Whether the slab of `seen`, which has `slots` slots, seems too large for its stripe: since it was offered last some of it was drawn, but hardly any. (If nothing was, it was
+/// offered again while others freed.)
+#[inline(always)]
+fn is_too_large(seen: Ticket, slots: u32, state: &SlabState) -> bool {
+    let left = seen.left().cast_unsigned();
+    // Not more than the slots: the word may be damaged.
+    let is_hardly_drawn = (slots - slots / HARDLY_SHARE..slots).contains(&left);
+    is_hardly_drawn && left < state.offered()
 }
 
 /// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or

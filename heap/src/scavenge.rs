@@ -328,15 +328,21 @@ impl Core {
         if !self.looks_idle(seen.page(), left) {
             return false;
         }
-        // Who finds the stripe empty must know that pages are on their way.
+        self.take_slab_away(stripe, seen)
+    }
+
+    /// Takes its slab away from a stripe whose word is still `seen`, which must have a slab and not fewer than no units left: true if it was. The slab is listed then, or
+    /// its pages are free.
+    pub(crate) fn take_slab_away(&self, stripe: &Stripe, seen: Ticket) -> bool {
+        // Who finds the stripe empty must know that pages are on their way, or a slab that may become pages.
         let slab = ticket_slab(seen);
         self.free_pages().announce(slab.pages());
-        let detached = stripe.detach(class, seen);
+        let detached = stripe.detach(seen.class(), seen);
         if detached {
-            self.lost_slab(class);
+            self.lost_slab(seen.class());
             // Release: for `uninstall`.
             fence(Ordering::Release);
-            self.uninstall(slab, left);
+            self.uninstall(slab, seen.left().cast_unsigned());
         }
         self.free_pages().renounce(slab.pages());
         detached

@@ -27,7 +27,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
-use crate::rewind::{are_few, is_turn, turn_of};
+use crate::rewind::{are_few, is_turn, may_be_too_large, turn_of};
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
 
@@ -57,6 +57,8 @@ pub struct SlabState {
     usage: DeviceAtomicU32,
     /// Which of all stripes had the slab last, and whether it [keeps](KEPT) it.
     stripe: DeviceAtomicU32,
+    /// Units that the stripe was offered of it last.
+    offered: DeviceAtomicU32,
 }
 
 impl SlabState {
@@ -66,6 +68,7 @@ impl SlabState {
         Self {
             usage: DeviceAtomicU32::new(0),
             stripe: DeviceAtomicU32::new(0),
+            offered: DeviceAtomicU32::new(0),
         }
     }
 
@@ -88,6 +91,19 @@ impl SlabState {
     pub(crate) fn keep(&self) {
         // Relaxed: a hint.
         self.stripe.fetch_or(KEPT, Ordering::Relaxed);
+    }
+
+    /// Units that the slab's stripe was offered last. A hint.
+    #[inline(always)]
+    pub(crate) fn offered(&self) -> u32 {
+        // Relaxed: as for `keeper`.
+        self.offered.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many units the slab's stripe is offered.
+    pub(crate) fn note_offered(&self, units: u32) {
+        // Relaxed: a hint.
+        self.offered.store(units, Ordering::Relaxed);
     }
 
     /// Reserves `units` for the slab's stripe, whose crosser the caller is.
@@ -167,16 +183,16 @@ impl Heap {
         let few = are_few(count);
         let after = before.wrapping_sub(count);
         self.settle_release(head, entry, before, after);
-        if is_turn(before, after, few, || {
-            (entry.slots(u32::from(self.page_shift)), entry.order())
-        }) {
-            cold::look_after(
-                self,
-                Slab::new(head, entry.class(), entry.order()),
-                self.slab_state(head),
-                after & USE,
-                few,
-            );
+        let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
+        if is_turn(before, after, few, slots_and_order) {
+            let (slots, order) = slots_and_order();
+            let slab = Slab::new(head, entry.class(), order);
+            let (state, used) = (self.slab_state(head), after & USE);
+            if may_be_too_large(after, few, slots, order) {
+                cold::look_at_large(self, slab, state, used);
+            } else {
+                cold::look_after(self, slab, state, used, few);
+            }
         }
     }
 
@@ -265,18 +281,20 @@ impl Core {
         self.usage(page).load(Ordering::Relaxed) & (INSTALLED | USE) == INSTALLED + left
     }
 
-    /// Notes that a stripe is about to have the slab that begins at a page, and whether it keeps it.
+    /// Notes that a stripe is about to have `units` of the slab that begins at a page, and whether it keeps it.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "there are fewer stripes than 2^32"
     )]
-    pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe, keeps: bool) {
+    pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe, keeps: bool, units: u32) {
         let offset = core::ptr::from_ref(stripe) as u64 - self.stripes.pointer(0) as u64;
         // Among those of all classes: who reads it takes what is its class's.
         let place = (offset / size_of::<Stripe>() as u64) as u32;
         let last = if keeps { place | KEPT } else { place };
+        let state = self.slab_state(page);
         // Relaxed: a hint.
-        self.slab_state(page).stripe.store(last, Ordering::Relaxed);
+        state.stripe.store(last, Ordering::Relaxed);
+        state.note_offered(units);
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.

@@ -1416,6 +1416,48 @@ fn a_page_whose_slab_is_rewound_is_not_lost() {
     });
 }
 
+/// Two blocks of a slab of which hardly anything was drawn: whose free leaves one of them takes the slab away from its stripe. All other pages are taken, by the last block.
+fn about_to_be_given_up(ground: &Ground) -> [u64; 3] {
+    let [mine, others] = [(); 2].map(|()| ground.obtain(HALF));
+    [mine, others, ground.obtain(MIN_CAPACITY - PAGE)]
+}
+
+/// Whether no stripe of the blocks' class has a slab.
+fn is_given_up(ground: &Ground) -> bool {
+    !ground.host.stripe(class_of(HALF as u32)).look().has_slab()
+}
+
+#[test]
+fn a_slab_given_up_is_not_missed() {
+    explore(3, || {
+        // What the other wants is in the slab all the time.
+        let ground = Ground::new(1);
+        let [first, second, rest] = about_to_be_given_up(&ground);
+        let other = spawn(&ground, move |ground| ground.spend(first));
+        let mine = ground.obtain(HALF);
+        ground.write(mine);
+        other.join().expect("no panic");
+        finish(&ground, vec![mine, second, rest]);
+    });
+}
+
+#[test]
+fn a_slab_given_up_that_drains_becomes_a_page() {
+    explore(3, || {
+        // Each frees one of two blocks. Whoever is first takes the slab away, and the other may free the last block before it is listed.
+        let ground = Ground::new(1);
+        let [first, second, rest] = about_to_be_given_up(&ground);
+        let other = spawn(&ground, move |ground| ground.spend(first));
+        ground.spend(second);
+        let early = ground.malloc(PAGE);
+        other.join().expect("no panic");
+        assert!(is_given_up(&ground));
+        let page = early.unwrap_or_else(|| ground.obtain(PAGE));
+        ground.write_pages(page, PAGE);
+        finish(&ground, vec![page, rest]);
+    });
+}
+
 #[test]
 fn a_slab_listed_at_once_is_seen_by_its_taker() {
     explore(2, || {

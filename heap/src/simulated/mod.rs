@@ -51,6 +51,12 @@ impl Gpu {
         self.host.heap()
     }
 
+    /// Which part of the pages is free.
+    fn free_share(&self) -> f64 {
+        let core = self.heap().core();
+        f64::from(core.free_pages().count()) / f64::from(core.layout().page_count)
+    }
+
     /// Addresses of the blocks of a launch in which each thread allocates one, of its own size in bytes; 0 is NULL.
     fn allocate(&mut self, sizes: &[u32]) -> Vec<u64> {
         let mut blocks = vec![0; sizes.len()];

@@ -136,7 +136,24 @@ fn stripes_seldom_lack_slots_while_blocks_are_replaced_in_an_aged_heap() {
     let lacks = gpu.lacks - before;
     assert!(lacks <= count / 3, "{lacks} of {count}");
     // And what is freed is used again, not fresh pages: else none were left in the end.
-    let core = gpu.heap().core();
-    let (free, all) = (core.free_pages().count(), core.layout().page_count);
-    assert!(free >= all / 10, "{free} of {all} pages are free");
+    let free = gpu.free_share();
+    assert!(free >= 0.1, "{free} of the pages are free");
+}
+
+#[test]
+fn what_bursts_left_becomes_pages_where_many_sizes_follow() {
+    let mut gpu = Gpu::new(5);
+    for bytes in [256, 512, 768, 1024, 1536] {
+        gpu.refills_of_launches(&vec![bytes; THREADS], FIRST);
+    }
+    let few = gpu.free_share();
+    assert!(few < 0.25, "{few} of the pages are free after bursts");
+    let sizes = gpu.sizes(16, 2048, THREADS);
+    gpu.refills_of_launches(&sizes, FIRST);
+    // A launch draws little from each slab of a burst, but from all of them: where they stay, it is 0.18.
+    let many = gpu.free_share();
+    assert!(
+        many >= 1.0 / 3.0,
+        "{many} of the pages are free, {few} were before"
+    );
 }
