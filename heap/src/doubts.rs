@@ -11,7 +11,7 @@
 use crate::entry::{Entry, Kind};
 use crate::heap::Core;
 use crate::page_set::WORD_PAGES;
-use crate::slab::{INSTALLED, USE, times_away};
+use crate::slab::{INSTALLED, PUNCHED, USE, times_away};
 use simt::atomic::{DeviceAtomicU64, Ordering, fence};
 use simt::{thread, time};
 
@@ -90,14 +90,6 @@ impl Seen {
         word: 0,
         entry: Entry::BLANK,
     };
-
-    /// The page behind the slab that a page is of, or behind the page where it is of none.
-    fn end(self, page: u32) -> u32 {
-        match self.entry.kind() {
-            Kind::Slab => self.entry.head(page) + (1 << self.entry.order()),
-            _ => page + 1,
-        }
-    }
 }
 
 impl Core {
@@ -123,7 +115,7 @@ impl Core {
                     usable += u32::from(seen.entry.class() >= class || seen.word & USE == 0);
                 }
             }
-            first = seen[0].end(first).max(first + AT_ONCE);
+            first = self.end_at(first, seen[0]).max(first + AT_ONCE);
         }
         if on_their_way == 0 {
             self.globals().doubts.dispel(raised);
@@ -147,6 +139,26 @@ impl Core {
             }
         };
         [look(0), look(1), look(2), look(3)]
+    }
+
+    /// The page behind the slab that a page is of; or behind the page where it is of none, or of one that is punched, between whose pages others may lie.
+    fn end_at(&self, page: u32, seen: Seen) -> u32 {
+        let (head, pages) = (seen.entry.head(page), 1 << seen.entry.order());
+        let is_slab = seen.entry.kind() == Kind::Slab && head + pages <= self.layout().page_count;
+        if !is_slab {
+            return page + 1;
+        }
+        let word = if head == page {
+            seen.word
+        } else {
+            // Relaxed: as in `look_at_pages`. What is punched meanwhile has given pages back, of which an epoch tells.
+            self.usage(head).load(Ordering::Relaxed)
+        };
+        if word & PUNCHED == 0 {
+            head + pages
+        } else {
+            page + 1
+        }
     }
 
     /// Whether a slab that begins at a page is not yet where it is to be found, or was not a moment ago.

@@ -72,6 +72,7 @@ mod obtain;
 mod packed;
 pub mod page_set;
 mod pages;
+mod punch;
 mod refill;
 mod request;
 mod rewind;

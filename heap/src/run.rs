@@ -79,7 +79,7 @@ impl Core {
                 return Ok(first);
             }
             if found == Found::NOTHING {
-                if self.reclaim_idle() {
+                if self.reclaim_idle() || self.punch_slabs() {
                     // Perhaps by another.
                     nap(NAP, vain);
                     continue;

@@ -3,8 +3,8 @@
 //!
 //! A request that ends here looks at each place where a slot of its class can be: the class's
 //! stripes, its listed slabs, the free pages that summaries show; slots of hardly more bytes; then every free page; the slots
-//! of all larger classes, but where stripes hold slabs of such a class without a block in them these become pages; and at last
-//! such slabs of any class. Because memory moves while it looks,
+//! of all larger classes, but where stripes hold slabs of such a class without a block in them these become pages; such slabs of any class;
+//! and at last empty pages of slabs ([`crate::punch`]). Because memory moves while it looks,
 //! "nothing" counts only if no epoch changed meanwhile, no stripe was between two slabs,
 //! nothing taken was on its way (the sets' counts say so), and no slab was that is in no set yet ([`crate::doubts`]).
 //! Otherwise the caller comes again: it waits for others to get on, never for a lock, and never where other lanes wait for it.
@@ -71,7 +71,7 @@ impl Core {
             return ticket;
         }
         // Dearest of all, since all stripes of all classes are looked at.
-        if self.reclaim_idle() {
+        if self.reclaim_idle() || self.punch_slabs() {
             return Ticket::empty(class);
         }
         let settled = [look, nearly, far]

@@ -12,6 +12,7 @@
 //! | full | clear | 1 | its slots, or more | nowhere: the next free lists it |
 //! | listed | clear | 0 | fewer than its slots | its class's set |
 //! | retired | – | 0 | 0 | the free pages |
+//! | punched | clear | 1 | its blocks, and [`PUNCHED`] | nowhere: its last free gives back what is left of it ([`crate::punch`]) |
 //!
 //! Each change is made by exactly one thread: the one whose atomic on the use made the state
 //! change, or who took the slab out of its class's set. It *owns* the slab then: nobody else can
@@ -40,6 +41,9 @@ pub(crate) const AWAY: u32 = 1 << 23;
 /// The use in a slab's word: more than twice the slots that a slab can have.
 pub(crate) const USE: u32 = AWAY - 1;
 
+/// In the use of a slab of which some pages were given back, beside its blocks: more than a slab has slots, so it looks full, and no more of it is handed out.
+pub(crate) const PUNCHED: u32 = AWAY / 2;
+
 /// Flag beside the stripe that had a slab last: it is to be rewound ([`crate::rewind`]).
 const KEPT: u32 = 1 << 31;
 
@@ -59,6 +63,8 @@ pub struct SlabState {
     stripe: DeviceAtomicU32,
     /// Units that the stripe was offered of it last.
     offered: DeviceAtomicU32,
+    /// Slots in use when it was looked through for empty pages in vain; 0 if it was not.
+    searched: DeviceAtomicU32,
 }
 
 impl SlabState {
@@ -69,6 +75,7 @@ impl SlabState {
             usage: DeviceAtomicU32::new(0),
             stripe: DeviceAtomicU32::new(0),
             offered: DeviceAtomicU32::new(0),
+            searched: DeviceAtomicU32::new(0),
         }
     }
 
@@ -104,6 +111,18 @@ impl SlabState {
     pub(crate) fn note_offered(&self, units: u32) {
         // Relaxed: a hint.
         self.offered.store(units, Ordering::Relaxed);
+    }
+
+    /// Slots that were in use when the slab was looked through for empty pages in vain; 0 if it was not. A hint.
+    pub(crate) fn searched(&self) -> u32 {
+        // Relaxed: a hint.
+        self.searched.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the slab was looked through in vain while so many slots were in use; 0 forgets it.
+    pub(crate) fn note_searched(&self, used: u32) {
+        // Relaxed: a hint.
+        self.searched.store(used, Ordering::Relaxed);
     }
 
     /// Reserves `units` for the slab's stripe, whose crosser the caller is.
@@ -295,6 +314,7 @@ impl Core {
         // Relaxed: a hint.
         state.stripe.store(last, Ordering::Relaxed);
         state.note_offered(units);
+        state.note_searched(0);
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.
@@ -326,7 +346,7 @@ impl Core {
     }
 
     /// Does what is to be done when the use of a slab is lowered to `used`: if it was full, or installed, it is listed, retired or left
-    /// to the next free; if it was not, it is not used any more.
+    /// to the next free; if it was not, it is not used any more. A punched slab looks full until nothing of it is in use.
     #[inline(never)]
     pub(crate) fn change_state(&self, slab: Slab, was_hidden: bool, used: u32) {
         if !self.is_plausible(slab) {
@@ -334,7 +354,9 @@ impl Core {
         }
         // Acquire: what all who lowered the use before did comes before what follows.
         fence(Ordering::Acquire);
-        if was_hidden {
+        if used == PUNCHED {
+            self.retire_punched(slab);
+        } else if was_hidden {
             self.send_off(slab, used);
         } else {
             // Its lister or its taker may be at work on it. Who takes it out of the set decides.
@@ -419,7 +441,7 @@ impl Core {
 
     /// Makes an owned slab without use free pages.
     #[inline(always)]
-    fn retire(&self, slab: Slab) {
+    pub(crate) fn retire(&self, slab: Slab) {
         for page in slab.page()..slab.page() + slab.pages() {
             // Relaxed: released with the pages.
             self.entry(page).store(Entry::BLANK.0, Ordering::Relaxed);
@@ -434,6 +456,7 @@ impl Core {
     pub(crate) fn found_slab(&self, slab: Slab) {
         let entry = Entry::slab(slab.class(), slab.order());
         let entry = entry.marked(self.mark()).0;
+        self.slab_state(slab.page()).note_searched(0);
         // Relaxed: released when the slab is published or listed.
         let write = |page| self.entry(page).store(entry, Ordering::Relaxed);
         let end = slab.page() + slab.pages();

@@ -1834,3 +1834,130 @@ fn nobody_waits_for_ever_for_a_host_that_does_not_answer() {
         growing.ground.finish();
     });
 }
+
+/// Capacity of the smallest heap that has slabs of two pages.
+const PUNCHABLE: u64 = 128 * PAGE;
+
+/// A slab of two pages, of slots of `SLOT` bytes, of which one lives in each page, the upper one first. Nothing else of the heap is free, but what of the slab is.
+/// Who wants a page has to punch the slab.
+fn about_to_be_punched(ground: &Ground) -> ([u64; 2], Vec<u64>) {
+    let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    let mut of_slab = vec![ground.obtain(SLOT)];
+    let seen = ground.host.stripe(class_of(SLOT as u32)).look();
+    assert_eq!(seen.order(), 1, "slabs grow");
+    of_slab.extend((1..2 * SLOTS).map(|_| ground.obtain(SLOT)));
+    // It begins at an even page, and leaves one out.
+    blocks.push(ground.obtain(PUNCHABLE - 4 * PAGE));
+    blocks.push(ground.obtain(PAGE));
+    let mut left = Vec::new();
+    for (number, block) in of_slab.into_iter().enumerate() {
+        if number == 0 || number + 1 == 2 * SLOTS as usize {
+            left.push(block);
+        } else {
+            ground.free(block);
+        }
+    }
+    (left.try_into().expect("two"), blocks)
+}
+
+#[test]
+fn a_page_of_a_punched_slab_passes_the_content() {
+    explore(3, || {
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = about_to_be_punched(&ground);
+        let other = spawn(&ground, move |ground| ground.spend(upper));
+        let early = ground.malloc(PAGE);
+        if let Some(page) = early {
+            ground.write_pages(page, PAGE);
+        }
+        other.join().expect("no panic");
+        let page = early.unwrap_or_else(|| ground.obtain(PAGE));
+        ground.spend(lower);
+        finish(&ground, blocks.into_iter().chain([page]).collect());
+    });
+}
+
+#[test]
+fn a_page_punched_in_vain_passes_the_content() {
+    explore(2, || {
+        // Who punches wants two pages, and gets none: the page is another's.
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = about_to_be_punched(&ground);
+        let freer = spawn(&ground, move |ground| ground.spend(upper));
+        let taker = spawn(&ground, |ground| {
+            let page = ground.malloc(PAGE);
+            if let Some(page) = page {
+                ground.write_pages(page, PAGE);
+            }
+            page
+        });
+        assert_eq!(ground.malloc(2 * PAGE), None);
+        freer.join().expect("no panic");
+        let page = taker.join().expect("no panic");
+        ground.spend(lower);
+        finish(&ground, blocks.into_iter().chain(page).collect());
+    });
+}
+
+#[test]
+fn the_last_free_of_a_slab_that_is_punched_gives_back_the_rest() {
+    explore(3, || {
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = about_to_be_punched(&ground);
+        ground.free(upper);
+        let other = spawn(&ground, move |ground| ground.spend(lower));
+        // None if the other has emptied the slab, and not given it back yet.
+        let early = ground.malloc(PAGE);
+        if let Some(page) = early {
+            ground.write_pages(page, PAGE);
+        }
+        other.join().expect("no panic");
+        let pages = early
+            .into_iter()
+            .chain([(); 2].map(|()| ground.malloc(PAGE)).into_iter().flatten());
+        let pages: Vec<_> = pages.collect();
+        assert_eq!(pages.len(), 2, "{pages:?}");
+        ground.write_pages(pages[1], PAGE);
+        finish(&ground, blocks.into_iter().chain(pages).collect());
+    });
+}
+
+#[test]
+fn what_is_drawn_while_a_slab_is_punched_is_nobody_elses() {
+    explore(3, || {
+        // The other frees, and gets a slot, perhaps one of the page that becomes free.
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = about_to_be_punched(&ground);
+        let other = spawn(&ground, move |ground| {
+            ground.spend(upper);
+            let slot = ground.malloc(SLOT);
+            if let Some(slot) = slot {
+                ground.write(slot);
+            }
+            slot
+        });
+        let page = ground.malloc(PAGE);
+        if let Some(page) = page {
+            ground.write_pages(page, PAGE);
+        }
+        let slot = other.join().expect("no panic");
+        let blocks = blocks.into_iter().chain([lower]).chain(page).chain(slot);
+        finish(&ground, blocks.collect());
+    });
+}
+
+#[test]
+fn two_that_punch_a_slab_get_one_page() {
+    explore(3, || {
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = about_to_be_punched(&ground);
+        ground.free(upper);
+        let other = spawn(&ground, |ground| ground.malloc(PAGE));
+        let mine = ground.malloc(PAGE);
+        let pages = [mine, other.join().expect("no panic")];
+        assert_eq!(pages.iter().flatten().count(), 1, "{pages:?}");
+        ground.write_pages(pages[0].or(pages[1]).expect("one"), PAGE);
+        let blocks = blocks.into_iter().chain([lower]);
+        finish(&ground, blocks.chain(pages.into_iter().flatten()).collect());
+    });
+}

@@ -656,6 +656,60 @@ fn slabs_of_several_pages() {
     });
 }
 
+/// A slab of several pages keeps those alone in which blocks live, where lanes find no others.
+#[test]
+fn slabs_are_punched_while_lanes_churn() {
+    explore(|| {
+        let ground = Ground::new(256 << 10, 2);
+        let mut left = Vec::new();
+        for bytes in [128, 256, 512] {
+            // Slabs of one, two and four pages. One block in twelve outlives the burst.
+            let burst: Vec<_> = (0..48).map_while(|_| ground.malloc(bytes)).collect();
+            for (number, block) in burst.into_iter().enumerate() {
+                if number % 12 == 5 {
+                    left.push(block);
+                } else {
+                    ground.free(block);
+                }
+            }
+        }
+        let rest = ground.malloc((180 + random(40)) << 10);
+        let left = Arc::new(Mutex::new(left));
+        let outlived = left.clone();
+        let tasks: Vec<_> = (0..3)
+            .map(|index| {
+                let (ground, left) = (ground.clone(), left.clone());
+                shuttle::thread::spawn(move || {
+                    set_block(index);
+                    run_warp(6, move |lane| {
+                        let mut blocks = Vec::new();
+                        for _ in 0..3 {
+                            // Runs of pages, slots of slabs that may be punched, and what is left in these.
+                            match random(4) {
+                                0 => blocks.extend(ground.malloc(128 << random(3))),
+                                1 if lane % 2 == 0 => {
+                                    let block = left.lock().expect("lock").pop();
+                                    block.into_iter().for_each(|block| ground.free(block));
+                                }
+                                _ => blocks.extend(ground.malloc(1024 << random(3))),
+                            }
+                        }
+                        blocks.into_iter().for_each(|block| ground.free(block));
+                    });
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().expect("no panic");
+        }
+        let left = core::mem::take(&mut *outlived.lock().expect("lock"));
+        for block in left.into_iter().chain(rest) {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 #[test]
 fn frees_of_one_block_by_many_lanes_are_one() {
     explore(|| {

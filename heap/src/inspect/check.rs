@@ -26,7 +26,7 @@
 //! - the generation of a stripe in use, its hints, and those of a row of stripes;
 //! - the density of a stripe, among those at which its slab has as many units as are left;
 //! - a summary bit over a word without members;
-//! - which stripe is noted to have had a slab;
+//! - which stripe is noted to have had a slab, how much it was offered of it, and when it was looked through for empty pages;
 //! - padding: what follows a counter, a set's state, a stripe, a slab's state or the note of a row on its line or
 //!   sector, and what aligns an array.
 //!
@@ -42,7 +42,7 @@ use super::violation::{Members, Place, Rule, Violation};
 use super::{Snapshot, WORD_PAGES};
 use crate::entry::Entry;
 use crate::page_set::low_bits;
-use crate::slab::{INSTALLED, Slab, USE, times_away};
+use crate::slab::{INSTALLED, PUNCHED, Slab, USE, times_away};
 use crate::ticket::Ticket;
 use std::collections::BTreeMap;
 
@@ -237,7 +237,18 @@ impl Check<'_> {
     fn region(&mut self, region: Region) {
         let snapshot = self.snapshot;
         match region {
-            Region::Slab(slab) => self.slab(slab),
+            Region::Slab(slab) => {
+                for page in slab.page()..slab.page() + slab.pages() {
+                    self.page_of_slab(page, slab);
+                }
+                self.slab_usage(slab, region);
+            }
+            Region::Punched(slab) => {
+                self.page_of_slab(slab.page(), slab);
+                self.punched_pages(slab);
+                self.slab_usage(slab, region);
+            }
+            Region::Kept { page, slab } => self.page_of_slab(page, slab),
             Region::Run { page: head, pages } => {
                 for page in head..head + pages {
                     let place = Place::Page(page);
@@ -282,27 +293,46 @@ impl Check<'_> {
         }
     }
 
-    fn slab(&mut self, slab: Slab) {
+    /// Verifies a page of a slab, and the words of the slab's bitmap that it has.
+    fn page_of_slab(&mut self, page: u32, slab: Slab) {
         let snapshot = self.snapshot;
-        let entry = snapshot.entry(slab.page());
-        for page in slab.page()..slab.page() + slab.pages() {
-            let place = Place::Page(page);
-            self.expect(Rule::SlabEntry, place, entry.0, snapshot.entry(page).0);
-            self.used_page(page);
-            if page != slab.page() {
-                let usage = snapshot.usage(page).into();
-                self.expect(Rule::StrayUsage, place, 0, usage);
-            }
+        let (entry, place) = (snapshot.entry(slab.page()), Place::Page(page));
+        self.expect(Rule::SlabEntry, place, entry.0, snapshot.entry(page).0);
+        self.used_page(page);
+        if page != slab.page() {
+            let usage = snapshot.usage(page).into();
+            self.expect(Rule::StrayUsage, place, 0, usage);
         }
         let slots = u64::from(snapshot.slots(slab));
-        let first = snapshot.first_slot_word(slab.page());
-        let words = u64::from(slab.pages()) * snapshot.slot_words_per_page();
-        for index in slots / 32..words {
+        let begin = snapshot.first_slot_word(slab.page());
+        let first = snapshot.first_slot_word(page) - begin;
+        let end = first + snapshot.slot_words_per_page();
+        for index in first.max(slots / 32)..end {
             #[allow(clippy::cast_possible_truncation, reason = "at most 32")]
             let present = low_bits((slots.saturating_sub(32 * index)).min(32) as u32);
-            self.stray_bits(first + index, index, present);
+            self.stray_bits(begin + index, index, present);
         }
-        self.slab_usage(slab);
+    }
+
+    /// Verifies that a punched slab has the pages that its bitmap's words and its blocks need.
+    fn punched_pages(&mut self, slab: Slab) {
+        let snapshot = self.snapshot;
+        let words = u64::from(snapshot.slots(slab)).div_ceil(32);
+        let of_words = words.div_ceil(snapshot.slot_words_per_page());
+        let bytes = snapshot.block_bytes(Region::Punched(slab));
+        let shift = snapshot.layout.page_shift;
+        let mut needed: Vec<_> = (0..of_words).collect();
+        for block in snapshot.live_in(Region::Punched(slab), 0..u32::MAX) {
+            let begin = block.address - snapshot.page_address(slab.page());
+            needed.extend(begin >> shift..=(begin + bytes - 1) >> shift);
+        }
+        needed.dedup();
+        let entry = snapshot.entry(slab.page());
+        for page in needed {
+            let page = slab.page() + u32::try_from(page).unwrap_or(0);
+            let found = snapshot.entry(page);
+            self.expect(Rule::SlabEntry, Place::Page(page), entry.0, found.0);
+        }
     }
 
     /// Verifies that no bits but those of `present` are set in a word of the bitmap, which is the
@@ -318,24 +348,32 @@ impl Check<'_> {
         self.expect(Rule::StrayBits, place, bits & present, bits);
     }
 
-    fn slab_usage(&mut self, slab: Slab) {
+    /// Verifies the word of the slab of a region.
+    fn slab_usage(&mut self, slab: Slab, region: Region) {
         let snapshot = self.snapshot;
+        let is_punched = matches!(region, Region::Punched(_));
         let (page, class) = (slab.page(), slab.class());
         let place = Place::Slab { page, class };
         let holder = self.holders.get(&page).copied();
         let usage = snapshot.usage(page);
-        let used = snapshot.used_blocks(Region::Slab(slab));
+        let used = snapshot.used_blocks(region);
 
         let installed = usage & INSTALLED != 0;
         let held = holder.is_some();
         self.expect(Rule::Installed, place, held.into(), installed.into());
         let left = holder.map_or(0, Holder::units_left);
-        let in_use = u64::from(used) + u64::from(left);
+        let mark = if is_punched { PUNCHED } else { 0 };
+        let in_use = u64::from(used) + u64::from(left) + u64::from(mark);
         self.expect(Rule::Usage, place, in_use, u64::from(usage & USE));
         if !held && used == 0 {
             self.report(Rule::Retired, place, 0, usage.into());
         }
-        let roomy = !held && used < snapshot.slots(slab);
+        if is_punched {
+            let entry = snapshot.entry(page);
+            let lacks_one = (page..page + slab.pages()).any(|page| snapshot.entry(page) != entry);
+            self.expect(Rule::Punched, place, 1, (lacks_one && !held).into());
+        }
+        let roomy = !held && !is_punched && used < snapshot.slots(slab);
         let listed = snapshot.set_has(1 + class, page);
         self.expect(Rule::Listed, place, roomy.into(), listed.into());
         let away = !held && !roomy;

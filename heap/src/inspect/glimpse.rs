@@ -11,7 +11,7 @@
 
 use super::{InspectError, Occupancy, PageUse, Snapshot};
 use crate::layout::Layout;
-use crate::slab::{INSTALLED, USE};
+use crate::slab::{INSTALLED, PUNCHED, USE};
 
 /// How much of the metadata a [`Glimpse`] needs: so many bytes from their beginning. At most 14 MiB, however
 /// large the heap is.
@@ -57,7 +57,7 @@ fn slots_in_use(snapshot: &Snapshot) -> Vec<u32> {
         match left {
             Some(left) => (usage & USE).saturating_sub(left),
             None if usage & INSTALLED != 0 => 0,
-            None => usage & USE,
+            None => usage & USE & !PUNCHED,
         }
     };
     (0..).zip(left).map(in_use).collect()

@@ -2,6 +2,8 @@
 
 use super::Snapshot;
 use super::region::Region;
+use crate::slab::Slab;
+use core::ops::Range;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -33,17 +35,52 @@ pub struct Leak {
 impl Snapshot {
     /// The blocks that are handed out, in the order of their addresses.
     pub fn live(&self) -> impl Iterator<Item = LiveBlock> + '_ {
-        self.regions().flat_map(|region| self.live_in(region))
+        self.regions().flat_map(move |region| {
+            // Between the pages of a punched slab others lie.
+            let (whole, words) = match region {
+                Region::Kept { page, slab } => (Region::Punched(slab), self.words_of(page, slab)),
+                _ => (region, 0..u32::MAX),
+            };
+            self.live_in(whole, words)
+                .filter(move |block| self.page_of_block(whole, block.address) == region.page())
+        })
     }
 
-    fn live_in(&self, region: Region) -> impl Iterator<Item = LiveBlock> + '_ {
-        let class = match region {
-            Region::Slab(slab) => Some(slab.class()),
-            _ => None,
+    /// Words of a slab's bitmap, counted from its first, with the slots that lie in a page.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a slab has fewer words than 2^32"
+    )]
+    fn words_of(&self, page: u32, slab: Slab) -> Range<u32> {
+        let bytes = self.block_bytes(Region::Punched(slab));
+        let begin = u64::from(page - slab.page()) << self.layout.page_shift;
+        let end = begin + self.layout.page_bytes();
+        (begin / bytes / 32) as u32..end.div_ceil(bytes).div_ceil(32) as u32
+    }
+
+    /// The page at which a block of a region is told of: where it begins, of a punched slab, and of others the first. (In a damaged heap a punched slab may lack the page of a block.)
+    fn page_of_block(&self, region: Region, address: u64) -> u32 {
+        let first = region.page();
+        let Region::Punched(slab) = region else {
+            return first;
         };
+        let offset = (address - self.page_address(first)) >> self.layout.page_shift;
+        let page = first + u32::try_from(offset).unwrap_or(0);
+        let has_page = page < first + slab.pages() && self.entry(page) == self.entry(first);
+        if has_page { page } else { first }
+    }
+
+    /// The blocks of a region, of a punched slab all, as some words of its bitmap tell of them, counted from the first.
+    pub(super) fn live_in(
+        &self,
+        region: Region,
+        words: Range<u32>,
+    ) -> impl Iterator<Item = LiveBlock> + '_ {
+        let class = region.slab().map(Slab::class);
         let (start, bytes) = (self.page_address(region.page()), self.block_bytes(region));
-        (0_u64..)
-            .zip(self.block_words(region))
+        let first = u64::from(words.start);
+        (first..)
+            .zip(self.block_words_in(region, words))
             .flat_map(move |(index, word)| {
                 set_bits(word).map(move |bit| LiveBlock {
                     address: start + (32 * index + u64::from(bit)) * bytes,

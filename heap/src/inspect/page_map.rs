@@ -40,10 +40,13 @@ impl Snapshot {
 
     fn page_use(&self, region: Region) -> PageUse {
         match region {
-            Region::Slab(slab) => PageUse::Slab {
-                class: slab.class(),
-                used: share(self.used_blocks(region).into(), self.slots(slab).into()),
-            },
+            Region::Slab(slab) | Region::Punched(slab) | Region::Kept { slab, .. } => {
+                let used = self.used_blocks(Region::Slab(slab));
+                PageUse::Slab {
+                    class: slab.class(),
+                    used: share(used.into(), self.slots(slab).into()),
+                }
+            }
             Region::Run { page, .. } => PageUse::Run { head: page },
             Region::Other { page } if self.is_free(page) => PageUse::Free,
             Region::Other { .. } => PageUse::Lost,

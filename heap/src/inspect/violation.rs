@@ -116,6 +116,8 @@ pub enum Rule {
     Listed,
     /// A slab counts as away, once, exactly while it is full and no stripe has it.
     Away,
+    /// A slab that is flagged as punched lacks a page, and no stripe has it. (Expected: 1; found: 0.)
+    Punched,
     /// What is listed is a slab of that class.
     ListedSlab,
     /// A stripe without a slab is blank but for hints; one beyond the class's count was never used.
@@ -165,6 +167,7 @@ impl Rule {
             Self::Retired => "a slab without use was retired",
             Self::Listed => "a slab is listed exactly while it has slots free and no stripe",
             Self::Away => "a slab counts as away, once, exactly while it is full and in no stripe",
+            Self::Punched => "a punched slab lacks a page and no stripe has it",
             Self::ListedSlab => "what is listed is a slab of that class",
             Self::StripeEmpty => "a stripe without a slab is blank",
             Self::StripeSlab => "a stripe's slab is one of its class and order",

@@ -1,0 +1,313 @@
+//! Punching holes: pages of a slab in which no block lives become free, although others of its blocks live.
+//!
+//! Slabs grow until they last for several launches, and one block keeps all pages of its slab. Where a few blocks outlive each of many bursts they keep a whole heap: by the simulation
+//! 41 MiB of 16 GiB did. So who finds nothing anywhere else looks for slabs of which few slots are in use, takes them out of their class's set, and gives back their empty pages, as one gives back
+//! the blocks of a file that has holes. What is left of such a slab, which is *punched*, is found by nobody: no more of it is handed out, and its last free gives back the rest of its pages.
+//!
+//! # Invariants
+//!
+//! - Nobody sets a bit in a punched slab. Its use was found to be as large as the number of its bits that are set, and whoever had drawn a unit and not claimed its bit yet would have been
+//!   counted in the use alone. (Bits that are counted too early, or were set meanwhile, were in the use before: `Core::punch`.)
+//! - A page that holds words of the slab's bitmap is kept, whether a block lies in it or not: what is freed in a page that is kept finds its own word.
+//! - A page of a punched slab is kept exactly while it has the slab's entry. No other slab has that: of that order it would begin at the same page.
+//! - Of the owner and of the last free exactly one gives back what was kept: the owner if nothing was in use any more when it marked the slab, and else whose free leaves
+//!   the [mark](PUNCHED) alone in the slab's use.
+//! - A punched slab looks full, to all who do not ask for the mark: so it is not on its way anywhere, and frees know nothing of punching but the last.
+
+use crate::class;
+use crate::entry::Entry;
+use crate::heap::Core;
+use crate::page_set::WORD_PAGES;
+use crate::refill::ticket_slab;
+use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
+use crate::stripe::{AT_ONCE, Stripe, which};
+use crate::ticket::Ticket;
+use simt::atomic::Ordering;
+use simt::time;
+
+/// Smaller slabs are left alone.
+/// (Under exploration slabs are tiny.)
+const LEAST_ORDER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
+/// Slabs are looked through of which less than this part is in use.
+const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+/// Looks at a slab until its lanes have claimed what they drew, and nanoseconds between two.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const NAP: u32 = 500;
+/// At least this part of the pages that may be holes are.
+const LEAST_SHARE: u32 = 4;
+/// Pages of a slab, from its first on, that may be holes. What is drawn first lies behind them.
+const MOST_HOLES: u32 = 256;
+
+/// Which pages of a slab are holes, counted from its first.
+#[derive(Clone, Copy)]
+struct Holes([u32; (MOST_HOLES / u32::BITS) as usize]);
+
+impl Holes {
+    const NONE: Self = Self([0; (MOST_HOLES / u32::BITS) as usize]);
+
+    /// Those from `first` on and before `end`.
+    fn between(first: u32, end: u32) -> Self {
+        let mut holes = Self::NONE;
+        for (index, word) in (0..).zip(&mut holes.0) {
+            let begin = index * u32::BITS;
+            let below = |page: u32| {
+                let bits = page.saturating_sub(begin);
+                1_u32.checked_shl(bits).map_or(u32::MAX, |next| next - 1)
+            };
+            *word = below(end) & !below(first);
+        }
+        holes
+    }
+
+    /// Pages from `first` to `last` are none.
+    fn fill(&mut self, first: u32, last: u32) {
+        for page in first..=last.min(MOST_HOLES) {
+            if let Some(word) = self.0.get_mut((page / u32::BITS) as usize) {
+                *word &= !(1 << (page % u32::BITS));
+            }
+        }
+    }
+
+    fn has(&self, page: u32) -> bool {
+        let word = self.0.get((page / u32::BITS) as usize);
+        word.is_some_and(|word| word >> (page % u32::BITS) & 1 != 0)
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+impl Core {
+    /// Punches slabs of a class, one class after the other from any one on, until pages became free: whether some did, or another is about to free some.
+    #[inline(never)]
+    pub(crate) fn punch_slabs(&self) -> bool {
+        let classes = self.layout().class_count;
+        let first = self.at_random(classes);
+        (0..classes).any(|step| {
+            time::give_turn();
+            let class = first + step;
+            self.punch_slabs_of(if class < classes {
+                class
+            } else {
+                class - classes
+            })
+        })
+    }
+
+    /// The same with the slabs of a class.
+    #[inline(never)]
+    fn punch_slabs_of(&self, class: u32) -> bool {
+        if self.layout().class_info(class).largest_order < LEAST_ORDER {
+            return false;
+        }
+        let listed = self.listed(class);
+        let mut found = listed.holders() > 0 && self.let_stripes_go(class);
+        let mut from = 0;
+        while listed.count() > 0
+            && let Some(index) = listed.next_word(from)
+            && index < listed.word_count()
+        {
+            // A guess, which `remove` verifies.
+            let mut word = listed.look(index);
+            while word != 0 {
+                let page = index * WORD_PAGES + word.trailing_zeros();
+                if let Some(slab) = self.slab_of_class(class, page)
+                    && self.is_worth_punching(slab, 0)
+                {
+                    found |= self.punch_listed(slab);
+                }
+                word &= word - 1;
+            }
+            from = index + 1;
+        }
+        found
+    }
+
+    /// Takes slabs that are worth it away from the stripes of a class, so that they are listed. True if one is being rewound, of which that cannot be told.
+    fn let_stripes_go(&self, class: u32) -> bool {
+        let mut found = false;
+        let stripes = self.stripes_of(class);
+        let mut from = 0;
+        while from < stripes.count {
+            let seen = self.look_at_stripes(class, from);
+            let is_large = |seen: Ticket| seen.has_slab() && seen.order() >= LEAST_ORDER;
+            let is_rewound = |seen: Ticket| is_large(seen) && seen.is_rewinding();
+            found |= which(seen, |seen| is_rewound(seen) && self.is_sound(class, seen)) != 0;
+            let mut large = which(seen, |seen| is_large(seen) && seen.left() >= 0);
+            while large != 0 {
+                let index = stripes.after(from, large.trailing_zeros());
+                self.let_stripe_go(class, self.stripe(class, index));
+                large &= large - 1;
+            }
+            from += AT_ONCE;
+        }
+        found
+    }
+
+    /// The same with a stripe that was seen to have a slab.
+    fn let_stripe_go(&self, class: u32, stripe: &Stripe) {
+        let seen = stripe.look();
+        if seen.has_slab()
+            && seen.left() >= 0
+            && self.is_sound(class, seen)
+            && self.is_worth_punching(ticket_slab(seen), seen.left().cast_unsigned())
+        {
+            self.take_slab_away(stripe, seen);
+        }
+    }
+
+    /// Whether enough pages of a slab are empty, of whose use `left` are units that nobody has drawn. Slabs that were looked through in vain are so again once half as much is in use.
+    fn is_worth_punching(&self, slab: Slab, left: u32) -> bool {
+        let state = self.slab_state(slab.page());
+        let used = self.used_hint(slab.page()).saturating_sub(left);
+        let searched = state.searched();
+        let is_candidate = slab.order() >= LEAST_ORDER
+            && used < self.slots(slab) / FEW_SHARE
+            && (searched == 0 || used <= searched / 2);
+        if !is_candidate {
+            return false;
+        }
+        let needed = (slab.pages().min(MOST_HOLES) / LEAST_SHARE).max(1);
+        // What is old makes fewer holes: not for long, but who is content with it would not come again.
+        let is_worth_it = self.look_through(slab, false).1.count() >= needed
+            || self.look_through(slab, true).1.count() >= needed;
+        if !is_worth_it {
+            state.note_searched(used.max(1));
+        }
+        is_worth_it
+    }
+
+    /// How many bits of a slab are set, and which of its pages have neither a block nor a word of the bitmap: as it was a moment ago, or by changes that change nothing. These see each bit cleared by
+    /// whose free the use was lowered before it was read.
+    fn look_through(&self, slab: Slab, changes: bool) -> (u32, Holes) {
+        let (slots, shift) = (self.slots(slab), u32::from(self.page_shift));
+        let bytes = class::slot_bytes(slab.class());
+        // A page of 2^n bytes has 2^(n - 9) words.
+        let of_words = (slots.div_ceil(u32::BITS) - 1) >> (shift - 9);
+        let mut holes = Holes::between(of_words + 1, slab.pages().min(MOST_HOLES));
+        let mut count = 0;
+        for first in (0..slots).step_by(u32::BITS as usize) {
+            let word = self.slot_word(self.slot_word_index(slab.page(), first));
+            // Relaxed: the blocks' contents are acquired with the use that no longer counts them.
+            let mut bits = if changes {
+                word.fetch_or(0, Ordering::Relaxed)
+            } else {
+                word.load(Ordering::Relaxed)
+            };
+            count += bits.count_ones();
+            while bits != 0 {
+                // Slabs are at most 2 GiB. (In a damaged heap bits may be set where no slot is.)
+                let begin = (first + bits.trailing_zeros()).wrapping_mul(bytes);
+                holes.fill(begin >> shift, begin.wrapping_add(bytes - 1) >> shift);
+                bits &= bits - 1;
+            }
+        }
+        (count, holes)
+    }
+
+    /// Punches a slab that was seen in its class's set. True if pages became free, or another took the slab.
+    fn punch_listed(&self, seen: Slab) -> bool {
+        let listed = self.listed(seen.class());
+        // Who finds neither the slab nor its pages must know that they are on their way.
+        self.free_pages().announce(seen.pages());
+        let is_taken = listed.remove(seen.page());
+        let is_gone = !is_taken || self.punch_taken(seen);
+        if is_taken && is_gone {
+            listed.settle(1);
+        }
+        self.free_pages().renounce(seen.pages());
+        is_gone
+    }
+
+    /// Punches the slab that the caller took out of its class's set where it saw one: false if it was put back.
+    fn punch_taken(&self, seen: Slab) -> bool {
+        if let Some(slab) = self.slab_of_class(seen.class(), seen.page()) {
+            return self.punch(slab);
+        }
+        // It was never listed: the bit is damage, and gone.
+        self.report_damage(seen.class());
+        true
+    }
+
+    /// Punches a slab that the caller took out of its class's set, or puts it back: false then.
+    fn punch(&self, slab: Slab) -> bool {
+        let word = self.usage(slab.page());
+        // Relaxed: who frees the last block from now on finds the slab away, and leaves it to us. What all did is acquired with the use next.
+        word.fetch_add(AWAY, Ordering::Relaxed);
+        let (used, holes) = self.await_quiet(slab);
+        if used == 0 {
+            // Relaxed: nobody will find the slab again.
+            word.fetch_sub(AWAY, Ordering::Relaxed);
+            self.retire(slab);
+            return true;
+        }
+        if !self.give_pages_back(slab, |page| holes.has(page)) {
+            // Not again before long, whatever disturbed us.
+            self.slab_state(slab.page()).note_searched(used);
+            self.relist(slab);
+            return false;
+        }
+        // Acquire: if we give back the rest, what all did to the blocks. The fence of `insert_run` releases which pages are not the slab's any more.
+        let before = word.fetch_add(PUNCHED, Ordering::Acquire);
+        if before & USE == 0 {
+            self.retire_punched(slab);
+        }
+        true
+    }
+
+    /// The use of an owned slab, and its holes once nobody has a unit of it that is not claimed yet, and no free is half done; no holes if that takes too long.
+    ///
+    /// Of the bits that are set each is of a block that the use counts, or of a unit that it counted and that was claimed meanwhile. So if they are as many, no unit is left to be claimed. (The use
+    /// must have been read before the bits: units of it that are claimed make up for blocks that are freed.)
+    fn await_quiet(&self, slab: Slab) -> (u32, Holes) {
+        let mut used = 0;
+        for _ in 0..LOOKS {
+            // Acquire: the bits are read after it, and what was done to blocks that it does not count any more comes before what is done to their pages.
+            used = self.usage(slab.page()).fetch_add(0, Ordering::Acquire) & (INSTALLED | USE);
+            let (count, holes) = self.look_through(slab, true);
+            if count == used {
+                return (used, holes);
+            }
+            time::nanosleep(NAP);
+        }
+        (used.max(1), Holes::NONE)
+    }
+
+    /// Gives back the pages that are left of a punched slab without use. The caller has acquired from all who lowered the use. (A heap that shrank since may have some of its holes no more.)
+    pub(crate) fn retire_punched(&self, slab: Slab) {
+        // Relaxed: released with the pages.
+        self.usage(slab.page())
+            .fetch_sub(AWAY + PUNCHED, Ordering::Relaxed);
+        let own = Entry::slab(slab.class(), slab.order()).marked(self.mark());
+        self.give_pages_back(slab, |page| {
+            // Relaxed: of who punched the slab, by the caller's fence; others write other entries.
+            Entry(self.entry(slab.page() + page).load(Ordering::Relaxed)) == own
+        });
+    }
+
+    /// Makes those pages of an owned slab free that `is_free` says of, counted from the first: whether there were any.
+    fn give_pages_back(&self, slab: Slab, is_free: impl Fn(u32) -> bool) -> bool {
+        let pages = self.free_pages();
+        let (mut first, mut found) = (0, false);
+        for page in 0..=slab.pages() {
+            let is_free = page < slab.pages() && is_free(page);
+            if is_free {
+                // Relaxed: released with the page.
+                self.entry(slab.page() + page)
+                    .store(Entry::BLANK.0, Ordering::Relaxed);
+                continue;
+            }
+            if first < page {
+                found = true;
+                pages.announce(page - first);
+                pages.insert_run(slab.page() + first, page - first);
+            }
+            first = page + 1;
+        }
+        if found {
+            pages.raise_epoch();
+        }
+        found
+    }
+}
