@@ -12,7 +12,7 @@
 //! | full | clear | 1 | its slots, or more | nowhere: the next free lists it |
 //! | listed | clear | 0 | fewer than its slots | its class's set |
 //! | retired | – | 0 | 0 | the free pages |
-//! | punched | clear | 1 | its blocks, and [`PUNCHED`] | nowhere: its last free gives back what is left of it ([`crate::punch`]) |
+//! | punched | clear | 1 | its blocks, and a mark | nowhere: its last free gives back what is left of it (`heap/src/punch.rs`) |
 //!
 //! Each change is made by exactly one thread: the one whose atomic on the use made the state
 //! change, or who took the slab out of its class's set. It *owns* the slab then: nobody else can
