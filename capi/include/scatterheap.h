@@ -90,7 +90,7 @@ typedef struct scatterheap_occupancy {
     uint64_t largest_capacity; /* and once the heap has grown as far as it may */
     uint64_t used_blocks;      /* blocks that are handed out */
     uint64_t used_bytes;       /* their bytes, as they were rounded up */
-    uint64_t largest_request;  /* the largest request that would be served */
+    uint64_t largest_request;  /* a request that would be served, the largest but for empty pages of slabs */
     uint64_t page_bytes;       /* size of a page */
     uint64_t free_pages;       /* free pages */
     uint64_t slab_pages;       /* pages of slabs, which hold small blocks */

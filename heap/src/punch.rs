@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - Nobody sets a bit in a punched slab. Its use was found to be as large as the number of its bits that are set, and whoever had drawn a unit and not claimed its bit yet would have been
-//!   counted in the use alone. (Bits that are counted too early, or were set meanwhile, were in the use before: `Core::punch`.)
+//!   counted in the use alone (see `Core::await_quiet`).
 //! - A page that holds words of the slab's bitmap is kept, whether a block lies in it or not: what is freed in a page that is kept finds its own word.
 //! - A page of a punched slab is kept exactly while it has the slab's entry. No other slab has that: of that order it would begin at the same page.
 //! - Of the owner and of the last free exactly one gives back what was kept: the owner if nothing was in use any more when it marked the slab, and else whose free leaves

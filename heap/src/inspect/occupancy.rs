@@ -28,7 +28,7 @@ pub struct Occupancy {
     /// The runs of pages, which serve requests above the largest slot.
     pub runs: RunOccupancy,
     /// The largest request, at the usual alignment, that `malloc` would serve now. It counts on
-    /// slabs without a block in them, whose pages `malloc` reclaims when it needs them.
+    /// slabs without a block in them, whose pages `malloc` reclaims when it needs them, but not on empty pages of other slabs, which it may give back.
     pub largest_request: u64,
     /// Share of the bytes handed out for slots so far that was not asked for, 0 to 1. None if the
     /// heap does not count bytes, or has handed out nothing. Runs are not part of it: their

@@ -173,7 +173,7 @@ fn what_outlives_bursts_does_not_keep_a_heap() {
             gpu.free(&blocks);
         }
     }
-    // 5 of 16 GiB. Where slabs stay whole 0.3 % of the pages are left by now.
+    // 5 of 16 GiB. Where slabs stay whole there are NULLs before, for 2 KiB.
     let blocks = gpu.allocate(&vec![5120; THREADS]);
     assert!(!blocks.contains(&0), "NULL");
     let mut both = [kept.clone(), blocks.clone()].concat();
