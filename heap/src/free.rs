@@ -243,8 +243,11 @@ impl Heap {
             return (Rest::Refusal, taken, bits);
         }
         match self.lower_use_of_slots(slot.head, count) {
-            Some(before) => (Rest::Use, before, bits),
-            None => (Rest::Nothing, 0, bits),
+            // Asked here, though the function that is called asks again: of a warp of many sizes one lane or other is seldom without such a use.
+            Some(before) if self.asks_for_more(slot.entry, before, count) => {
+                (Rest::Use, before, bits)
+            }
+            _ => (Rest::Nothing, 0, bits),
         }
     }
 

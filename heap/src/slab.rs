@@ -196,6 +196,15 @@ impl Heap {
         is_rare(before, count, turn_of(are_few(count))).then_some(before)
     }
 
+    /// Whether a use that was lowered by `count` slots from the word `before` asks for anything.
+    #[inline(always)]
+    pub(crate) fn asks_for_more(&self, entry: Entry, before: u32, count: u32) -> bool {
+        let after = before.wrapping_sub(count);
+        let is_away = after & INSTALLED == 0 && (after == 0 || times_away(before) != 0);
+        let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
+        is_away || is_turn(before, after, are_few(count), slots_and_order)
+    }
+
     /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.
     #[inline(always)]
     fn follow_use(&self, head: u32, entry: Entry, before: u32, count: u32) {
