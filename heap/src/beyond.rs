@@ -60,8 +60,7 @@ impl Core {
             meet(leaders);
             if !had_row {
                 if drawn.left() < count.cast_signed() {
-                    let index = self.stripes_of(wish.class()).of(thread::block_number());
-                    ticket = self.draw_beyond(wish, index, count, drawn);
+                    ticket = self.draw_or_search(wish, count, drawn);
                 }
                 // (Of a damaged word's row, of another class, slots may be won.)
                 if ticket.is_of_slots() && won == 0 {
@@ -97,6 +96,18 @@ impl Core {
             }
         }
         self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
+    }
+
+    /// What a group of `count` lanes gets that drew `drawn`, not all that it wanted. (Whose search it is may be before a mate refills what other warps wait for: there it is memory that is waited for.)
+    #[inline(always)]
+    fn draw_or_search(&self, wish: Wish, count: u32, drawn: Ticket) -> Ticket {
+        if self.waits_in_vain(wish.class(), drawn)
+            && let Some(wish) = wish.unless_stale(self.mark())
+        {
+            return self.scavenge(wish, count);
+        }
+        let index = self.stripes_of(wish.class()).of(thread::block_number());
+        self.draw_beyond(wish, index, count, drawn)
     }
 
     /// The calling lane's block of what its group's leader drew and claimed, or what further attempts give.
@@ -218,7 +229,7 @@ impl Core {
             }
         } else {
             // The search that ended here, the leader's perhaps, had a fence at its end: whose
-            // change it saw, its epoch is seen too.
+            // change it saw, its epoch is seen too. The search for a run begins with one.
             let epoch = self.epochs(class);
             match tried.run {
                 Some((before, cause)) if before == epoch => failure = cause,

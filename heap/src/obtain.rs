@@ -16,6 +16,7 @@ use crate::pages::Found;
 use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
+use simt::atomic::Ordering;
 use simt::{thread, time};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
@@ -168,7 +169,8 @@ impl Core {
         // Where others do not begin, nor this stripe the last time: the product spreads.
         let place = self
             .place()
-            .wrapping_add(listed.epoch_hint())
+            // Relaxed: a hint.
+            .wrapping_add(listed.epoch(Ordering::Relaxed))
             .wrapping_mul(GOLDEN);
         let start = share_of(place, listed.word_count());
         let mut left = probes;
@@ -190,7 +192,7 @@ impl Core {
                     return None;
                 }
                 left -= 1;
-                listed.tidy(index, index + 1);
+                listed.tidy_if_shown(index);
             }
             while word != 0 {
                 if left == 0 {
@@ -199,7 +201,8 @@ impl Core {
                 left -= 1;
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 let wanted = probes == u32::MAX || self.looks_roomy(class, page, room);
-                if wanted && listed.remove(page) {
+                // Looked at once more: many search at the same time, and changes of a word come one after the other.
+                if wanted && listed.has(page) && listed.remove(page) {
                     let slab = self.slab_of_class(class, page);
                     if slab.is_some() {
                         return slab;

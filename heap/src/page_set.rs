@@ -186,7 +186,7 @@ impl PageSet {
         self.state().load(Ordering::Relaxed) as u32
     }
 
-    /// The count and the epoch, as [`count`](Self::count) and [`epoch_hint`](Self::epoch_hint) give them.
+    /// The count and the epoch, as [`count`](Self::count) and [`epoch`](Self::epoch) give them.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "two halves")]
     pub fn count_and_epoch(&self) -> (u32, u32) {
@@ -195,20 +195,11 @@ impl PageSet {
         (state as u32, (state >> 32) as u32)
     }
 
-    /// The epoch as a hint: what it announced is not seen.
+    /// How often memory that the set stands for became findable, modulo 2^32. What it announced is seen by who acquires, or has a fence that does so afterwards.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
-    pub fn epoch_hint(&self) -> u32 {
-        // Relaxed: a hint.
-        (self.state().load(Ordering::Relaxed) >> 32) as u32
-    }
-
-    /// How often memory that the set stands for became findable, modulo 2^32.
-    #[must_use]
-    #[allow(clippy::cast_possible_truncation, reason = "the upper half")]
-    pub fn epoch(&self) -> u32 {
-        // Acquire: whoever sees a new epoch also sees what it announced.
-        (self.state().load(Ordering::Acquire) >> 32) as u32
+    pub fn epoch(&self, ordering: Ordering) -> u32 {
+        (self.state().load(ordering) >> 32) as u32
     }
 
     /// Announces that `pages` members come, and raises the epoch: who counted without them must
@@ -235,6 +226,14 @@ impl PageSet {
         }
     }
 
+    /// [`tidy`](Self::tidy) of one word, by who searches, as many may at the same time: unless the summary does not show it any more.
+    pub fn tidy_if_shown(&self, index: u32) {
+        // Relaxed: a hint.
+        if self.summary(index / 64).load(Ordering::Relaxed) >> (index % 64) & 1 != 0 {
+            self.tidy(index, index + 1);
+        }
+    }
+
     /// Which of the words under a word of the summary, from `index` to `end`, are empty, of those in `among`.
     #[inline(always)]
     fn empty_words(&self, index: u32, end: u32, among: u64) -> u64 {
@@ -256,13 +255,13 @@ impl PageSet {
 
     /// Says that memory became findable: members were added, or a stripe got a slab.
     pub fn raise_epoch(&self) {
-        // Release: pairs with `state`.
+        // Release: pairs with `Core::epochs_first`.
         self.state().fetch_add(EPOCH, Ordering::Release);
     }
 
     /// [`raise_epoch`](Self::raise_epoch) by who had a fence that releases since then.
     pub fn raise_epoch_after_fence(&self) {
-        // Relaxed, after the fence: pairs with `state`.
+        // Relaxed, after the fence: as in `raise_epoch`.
         self.state().fetch_add(EPOCH, Ordering::Relaxed);
     }
 
@@ -316,6 +315,13 @@ impl PageSet {
         if filled != 0 {
             self.raise_all(index / 64, filled);
         }
+    }
+
+    /// Whether a page seems to be a member.
+    #[inline(always)]
+    #[must_use]
+    pub fn has(&self, page: u32) -> bool {
+        self.look(page / WORD_PAGES) >> (page % WORD_PAGES) & 1 != 0
     }
 
     /// Takes the member `page`; false if it is none. The taker owes a [`settle`](Self::settle).

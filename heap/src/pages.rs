@@ -326,7 +326,7 @@ impl Core {
             if let Some(block) = take_largest(&pages, index, (least, most), scatter) {
                 return Some(block);
             }
-            pages.tidy(index, index + 1);
+            pages.tidy_if_shown(index);
             index = match pages.next_word(index + 1) {
                 Some(next) if next < end => next,
                 // Once more from the front, up to where the search began.

@@ -19,9 +19,11 @@ use crate::entry::Entry;
 use crate::heap::Core;
 use crate::page_set::WORD_PAGES;
 use crate::refill::ticket_slab;
+use crate::scavenge::CLASSES_AT_ONCE;
 use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
+use core::ops::Range;
 use simt::atomic::Ordering;
 use simt::time;
 
@@ -29,7 +31,7 @@ use simt::time;
 /// (Under exploration slabs are tiny.)
 const LEAST_ORDER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Slabs are looked through of which less than this part is in use.
-const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const FEW_SHARE: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 /// Looks at a slab until its lanes have claimed what they drew, and nanoseconds between two.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 const NAP: u32 = 500;
@@ -84,23 +86,32 @@ impl Core {
     pub(crate) fn punch_slabs(&self) -> bool {
         let classes = self.layout().class_count;
         let first = self.at_random(classes);
-        (0..classes).any(|step| {
-            time::give_turn();
-            let class = first + step;
-            self.punch_slabs_of(if class < classes {
-                class
-            } else {
-                class - classes
-            })
-        })
+        [first..classes, 0..first]
+            .into_iter()
+            .any(|classes| self.punch_slabs_in(classes))
+    }
+
+    /// The same with some of the classes.
+    fn punch_slabs_in(&self, classes: Range<u32>) -> bool {
+        let mut from = classes.start;
+        while from < classes.end {
+            let (held, listed) = self.with_slabs(from, classes.end);
+            let mut some = held | listed;
+            while some != 0 {
+                time::give_turn();
+                if self.punch_slabs_of(from + some.trailing_zeros()) {
+                    return true;
+                }
+                some &= some - 1;
+            }
+            from += CLASSES_AT_ONCE;
+        }
+        false
     }
 
     /// The same with the slabs of a class.
     #[inline(never)]
     fn punch_slabs_of(&self, class: u32) -> bool {
-        if self.layout().class_info(class).largest_order < LEAST_ORDER {
-            return false;
-        }
         let listed = self.listed(class);
         let mut found = listed.holders() > 0 && self.let_stripes_go(class);
         let mut from = 0;
@@ -113,7 +124,7 @@ impl Core {
             while word != 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 if let Some(slab) = self.slab_of_class(class, page)
-                    && self.is_worth_punching(slab, 0)
+                    && self.is_worth_punching(slab, self.used_hint(page))
                 {
                     found |= self.punch_listed(slab);
                 }
@@ -131,10 +142,9 @@ impl Core {
         let mut from = 0;
         while from < stripes.count {
             let seen = self.look_at_stripes(class, from);
-            let is_large = |seen: Ticket| seen.has_slab() && seen.order() >= LEAST_ORDER;
-            let is_rewound = |seen: Ticket| is_large(seen) && seen.is_rewinding();
+            let is_rewound = |seen: Ticket| seen.order() >= LEAST_ORDER && seen.is_rewinding();
             found |= which(seen, |seen| is_rewound(seen) && self.is_sound(class, seen)) != 0;
-            let mut large = which(seen, |seen| is_large(seen) && seen.left() >= 0);
+            let mut large = which(seen, may_be_punched);
             while large != 0 {
                 let index = stripes.after(from, large.trailing_zeros());
                 self.let_stripe_go(class, self.stripe(class, index));
@@ -148,24 +158,40 @@ impl Core {
     /// The same with a stripe that was seen to have a slab.
     fn let_stripe_go(&self, class: u32, stripe: &Stripe) {
         let seen = stripe.look();
-        if seen.has_slab()
-            && seen.left() >= 0
-            && self.is_sound(class, seen)
-            && self.is_worth_punching(ticket_slab(seen), seen.left().cast_unsigned())
+        if !seen.has_slab() || seen.left() < 0 || !self.is_sound(class, seen) {
+            return;
+        }
+        let used = self.used_hint(seen.page());
+        if self.is_sparse(seen, used)
+            && self.is_worth_punching(ticket_slab(seen), used.saturating_sub(seen.units_left()))
         {
             self.take_slab_away(stripe, seen);
         }
     }
 
-    /// Whether enough pages of a slab are empty, of whose use `left` are units that nobody has drawn. Slabs that were looked through in vain are so again once half as much is in use.
-    fn is_worth_punching(&self, slab: Slab, left: u32) -> bool {
+    /// Whether few slots seem to be in use of the slab that a stripe was seen to have, whose use was seen to be `used`. Of one that is being rewound that cannot be told: yes.
+    #[inline(always)]
+    pub(crate) fn is_sparse(&self, seen: Ticket, used: u32) -> bool {
+        let used = used.saturating_sub(seen.units_left());
+        may_be_punched(seen)
+            && (seen.is_rewinding() || self.are_few_in_use(ticket_slab(seen), used))
+    }
+
+    /// Whether so many slots in use are few of a slab that is large enough to be punched.
+    #[inline(always)]
+    fn are_few_in_use(&self, slab: Slab, used: u32) -> bool {
+        // By bytes, not by slots, which would be a division.
+        let bytes = u64::from(slab.pages()) << self.page_shift;
+        let bytes_used = u64::from(used) * u64::from(class::slot_bytes(slab.class()));
+        slab.order() >= LEAST_ORDER && bytes_used < bytes / FEW_SHARE
+    }
+
+    /// Whether enough pages of a slab are empty, of which so many slots are in use. Slabs that were looked through in vain are so again once half as much is in use.
+    fn is_worth_punching(&self, slab: Slab, used: u32) -> bool {
         let state = self.slab_state(slab.page());
-        let used = self.used_hint(slab.page()).saturating_sub(left);
         let searched = state.searched();
-        let is_candidate = slab.order() >= LEAST_ORDER
-            && used < self.slots(slab) / FEW_SHARE
-            && (searched == 0 || used <= searched / 2);
-        if !is_candidate {
+        let may_be_worth_it = searched == 0 || used <= searched / 2;
+        if !self.are_few_in_use(slab, used) || !may_be_worth_it {
             return false;
         }
         let needed = (slab.pages().min(MOST_HOLES) / LEAST_SHARE).max(1);
@@ -310,4 +336,10 @@ impl Core {
         }
         found
     }
+}
+
+/// Whether a stripe that was seen has a slab that is large enough, and no crosser at work but to rewind it.
+#[inline(always)]
+pub(crate) fn may_be_punched(seen: Ticket) -> bool {
+    seen.has_slab() && seen.order() >= LEAST_ORDER && (seen.left() >= 0 || seen.is_rewinding())
 }

@@ -122,7 +122,27 @@ impl Core {
             if drawn.left() >= count.cast_signed() {
                 return drawn;
             }
+            // Not before it draws: all who wait would pay for it.
+            if self.waits_in_vain(class, drawn) {
+                return self.scavenge(wish, count);
+            }
         }
+    }
+
+    /// Whether a group that drew `drawn` from a stripe of a class would wait in vain for who refills it: the stripe has no slab, and there is none to be found but by a search of everything. Who waits then
+    /// would make that search as the stripe's crosser, one after the other, and all would draw again after each; so each makes it at once.
+    #[inline(always)]
+    pub(crate) fn waits_in_vain(&self, class: u32, drawn: Ticket) -> bool {
+        drawn.left() < 0 && !drawn.has_slab() && self.has_nothing_at_hand(class)
+    }
+
+    /// Whether no slab of a class is listed, and no page is free for one, as it seems.
+    #[cold]
+    #[inline(never)]
+    fn has_nothing_at_hand(&self, class: u32) -> bool {
+        let least = 1 << self.class_info(class).least_order;
+        // Both at once.
+        (self.listed(class).count() == 0) & (self.free_pages().count() < least)
     }
 
     /// What a burst of `count` lanes finds for itself, which hardly waits for its stripe where hardly any page is free. Out of line as a whole, for

@@ -69,24 +69,26 @@ impl Core {
     }
 
     fn find_run(&self, length: u32, alignment: u64) -> Result<u32, Failure> {
+        // A run is made of pages alone.
+        let classes = self.layout().class_count;
         for vain in 0.. {
-            if self.gives_up(self.layout().class_count, vain) {
+            if self.gives_up(classes, vain) {
                 break;
             }
-            let epoch = self.free_pages().epoch();
+            let epoch = self.epochs_first(classes);
             let found = self.take_run(length, alignment, self.run_start(length));
             if let Some(first) = found.page() {
                 return Ok(first);
             }
             if found == Found::NOTHING {
-                if self.reclaim_idle() || self.punch_slabs() {
+                if self.make_room() {
                     // Perhaps by another.
                     nap(NAP, vain);
                     continue;
                 }
                 // Acquire: whose change was seen in the search, its epoch is seen too.
                 fence(Ordering::Acquire);
-                if self.free_pages().epoch() == epoch {
+                if self.epochs(classes) == epoch {
                     return Err(if self.free_pages().count() >= length {
                         Failure::Fragmented
                     } else {

@@ -14,6 +14,8 @@ use crate::counters::Failure;
 use crate::heap::Core;
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
+use crate::page_set::PageSet;
+use crate::punch::may_be_punched;
 use crate::refill::ticket_slab;
 use crate::slab::Slab;
 use crate::stripe::{AT_ONCE, Stripe, which};
@@ -21,6 +23,9 @@ use crate::ticket::Ticket;
 use core::ops::Range;
 use simt::atomic::{Ordering, fence};
 use simt::{thread, time};
+
+/// Classes that are looked at at once.
+pub(crate) const CLASSES_AT_ONCE: u32 = 4;
 
 /// One of so many refills that search takes idle slabs away where hardly any page is free.
 const SEARCHES_TO_RECLAIM: u32 = 8;
@@ -42,6 +47,17 @@ impl Look {
     }
 }
 
+/// What was seen of slabs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Held {
+    /// A stripe's had no block in it and is about to be pages, or is being rewound, so that it cannot be told.
+    pub(crate) was_idle: bool,
+    /// A stripe has one in which few live, or that is being rewound.
+    pub(crate) is_sparse: bool,
+    /// There are listed ones.
+    pub(crate) is_listed: bool,
+}
+
 impl Core {
     /// One look everywhere: a ticket with at least one and at most `count` units of the wish's class or a
     /// larger one; an empty ticket, if memory was moving; or [`Ticket::EXHAUSTED`], which is
@@ -50,7 +66,7 @@ impl Core {
     #[inline(never)]
     pub(crate) fn scavenge(&self, wish: Wish, count: u32) -> Ticket {
         let class = wish.class();
-        let epoch = self.epochs(class);
+        let epoch = self.epochs_first(class);
         let look = self.look(class, count, Effort::Little);
         if let Some(ticket) = look.ticket() {
             return ticket;
@@ -70,8 +86,8 @@ impl Core {
         if let Some(ticket) = far.ticket() {
             return ticket;
         }
-        // Dearest of all, since all stripes of all classes are looked at.
-        if self.reclaim_idle() || self.punch_slabs() {
+        // Dearest of all, since the stripes of all classes are looked at that have slabs.
+        if self.make_room() {
             return Ticket::empty(class);
         }
         let settled = [look, nearly, far]
@@ -106,11 +122,69 @@ impl Core {
         self.epochs(class) != epoch || self.are_slabs_on_their_way(class, raised)
     }
 
-    /// A number that changes whenever memory that can serve `class` became findable.
+    /// A number that changes whenever memory that can serve `class` became findable, for who has searched, and had a fence that acquires since.
+    #[inline(never)]
     pub(crate) fn epochs(&self, class: u32) -> u32 {
-        (class..self.layout().class_count)
-            .map(|class| self.listed(class).epoch())
-            .fold(self.free_pages().epoch(), u32::wrapping_add)
+        // Relaxed, after the fence.
+        self.epochs_by(class, Ordering::Relaxed)
+    }
+
+    /// The same for who is about to search: sees what became findable before.
+    pub(crate) fn epochs_first(&self, class: u32) -> u32 {
+        if cfg!(any(loom, shuttle)) {
+            // A fence would acquire more than is relied on, and the models would not find what else does.
+            return self.epochs_by(class, Ordering::Acquire);
+        }
+        let epochs = self.epochs(class);
+        // Acquire, for all of them at once: each for itself would be a wait, and would throw all of L1 away.
+        fence(Ordering::Acquire);
+        epochs
+    }
+
+    /// The sum of the epochs of the free pages and of the classes from one on.
+    #[inline(always)]
+    fn epochs_by(&self, class: u32, ordering: Ordering) -> u32 {
+        let end = self.layout().class_count;
+        let mut sum = self.free_pages().epoch(ordering);
+        let mut from = class;
+        while from < end {
+            let seen = self.of_classes(from, end, |set| set.epoch(ordering));
+            sum = seen.into_iter().fold(sum, u32::wrapping_add);
+            from += CLASSES_AT_ONCE;
+        }
+        sum
+    }
+
+    /// What is read of the sets of several classes, from one on and before `end`; nothing of others. One wait for the memory.
+    #[inline(always)]
+    fn of_classes<T: Default>(
+        &self,
+        from: u32,
+        end: u32,
+        read: impl Fn(&PageSet) -> T,
+    ) -> [T; CLASSES_AT_ONCE as usize] {
+        let look = |ahead| {
+            if from + ahead < end {
+                read(&self.listed(from + ahead))
+            } else {
+                T::default()
+            }
+        };
+        [look(0), look(1), look(2), look(3)]
+    }
+
+    /// Bits of those of several classes, from one on and before `end`, of which stripes have slabs; and of those of which slabs are listed.
+    #[inline(always)]
+    pub(crate) fn with_slabs(&self, from: u32, end: u32) -> (u32, u32) {
+        let seen = self.of_classes(from, end, |set| (set.holders(), set.count()));
+        let bits = |(index, (holders, count)): (u32, (u32, u32))| {
+            (
+                u32::from(holders > 0) << index,
+                u32::from(count > 0) << index,
+            )
+        };
+        let both = |(held, listed), (is_held, is_listed)| (held | is_held, listed | is_listed);
+        (0..).zip(seen).map(bits).fold((0, 0), both)
     }
 
     /// Looks at the stripes and slabs of a class, and at the free pages.
@@ -184,30 +258,44 @@ impl Core {
     #[inline(never)]
     fn look_at_larger(&self, wish: Wish, classes: Range<u32>, count: u32) -> Look {
         let mut result = Look::EXHAUSTED;
-        for class in classes {
-            if class::alignment(class) < wish.alignment() {
-                continue;
+        let mut from = classes.start;
+        while from < classes.end {
+            let (held, listed) = self.with_slabs(from, classes.end);
+            let mut some = held | listed;
+            while some != 0 {
+                time::give_turn();
+                let look = self.look_at_a_larger(wish, from + some.trailing_zeros(), count);
+                if look.ticket().is_some() {
+                    return look;
+                }
+                if look == Look::UNSETTLED {
+                    result = look;
+                }
+                some &= some - 1;
             }
-            time::give_turn();
-            // Slabs without a block are worth more as pages than a slot of each, where slots are much larger.
-            if class > wish.class() + class::OCTAVE && self.reclaim_idle_of(class) {
-                return Look(Ticket::empty(wish.class()).0);
-            }
-            let mut look = self.draw_anywhere(class, count);
-            if look == Look::EXHAUSTED && self.listed(class).count() > 0 {
-                look = match self.take_listed(class, u32::MAX) {
-                    Some(slab) => Look(self.draw_from(Search::listed(slab), slab, count).0),
-                    None => Look::UNSETTLED,
-                };
-            }
-            if look.ticket().is_some() {
-                return look;
-            }
-            if look == Look::UNSETTLED {
-                result = look;
-            }
+            from += CLASSES_AT_ONCE;
         }
         result
+    }
+
+    /// The same of one class.
+    #[inline(always)]
+    fn look_at_a_larger(&self, wish: Wish, class: u32, count: u32) -> Look {
+        if class::alignment(class) < wish.alignment() {
+            return Look::EXHAUSTED;
+        }
+        // Slabs without a block are worth more as pages than a slot of each, where slots are much larger.
+        if class > wish.class() + class::OCTAVE && self.reclaim_idle_of(class).was_idle {
+            return Look(Ticket::empty(wish.class()).0);
+        }
+        let look = self.draw_anywhere(class, count);
+        if look != Look::EXHAUSTED || self.listed(class).count() == 0 {
+            return look;
+        }
+        match self.take_listed(class, u32::MAX) {
+            Some(slab) => Look(self.draw_from(Search::listed(slab), slab, count).0),
+            None => Look::UNSETTLED,
+        }
     }
 
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
@@ -252,16 +340,32 @@ impl Core {
         drawn
     }
 
+    /// Makes pages free where slabs of any class have no block in them, or, where none is such, few. True if there was one, or one that another is about to take away.
+    pub(crate) fn make_room(&self) -> bool {
+        let held = self.reclaim_idle();
+        // What is listed a stripe may get meanwhile.
+        held.was_idle || (held.is_sparse || held.is_listed) && self.punch_slabs()
+    }
+
     /// Takes slabs without a block in them away from their stripes, so that their pages are free
-    /// for all. True if there was one, or one that another is about to take away.
+    /// for all.
     #[inline(never)]
-    pub(crate) fn reclaim_idle(&self) -> bool {
-        let mut found = false;
-        for class in 0..self.layout().class_count {
-            time::give_turn();
-            found |= self.reclaim_idle_of(class);
+    pub(crate) fn reclaim_idle(&self) -> Held {
+        let mut all = Held::default();
+        let (mut from, end) = (0, self.layout().class_count);
+        while from < end {
+            let (mut held, listed) = self.with_slabs(from, end);
+            all.is_listed |= listed != 0;
+            while held != 0 {
+                time::give_turn();
+                let of_class = self.reclaim_idle_of(from + held.trailing_zeros());
+                all.was_idle |= of_class.was_idle;
+                all.is_sparse |= of_class.is_sparse;
+                held &= held - 1;
+            }
+            from += CLASSES_AT_ONCE;
         }
-        found
+        all
     }
 
     /// The same with the stripes of some class, now and then, where hardly any page is free: what bursts have left comes back before everybody looks for
@@ -276,41 +380,42 @@ impl Core {
 
     /// The same with the stripes of a class.
     #[inline(never)]
-    fn reclaim_idle_of(&self, class: u32) -> bool {
+    fn reclaim_idle_of(&self, class: u32) -> Held {
+        let mut held = Held::default();
         if self.listed(class).holders() == 0 {
-            return false;
+            return held;
         }
-        let mut found = false;
         let mut from = 0;
         let stripes = self.stripes_of(class);
         while from < stripes.count {
-            let mut idle = self.idle_stripes(class, from);
+            let seen = self.look_at_slabs(class, from);
+            let mut idle = which(seen, |(seen, used)| {
+                used == seen.units_left() || seen.is_rewinding()
+            });
+            if which(seen, |(seen, _)| may_be_punched(seen)) != 0 {
+                held.is_sparse |= which(seen, |(seen, used)| self.is_sparse(seen, used)) != 0;
+            }
             while idle != 0 {
                 let index = stripes.after(from, idle.trailing_zeros());
-                found |= self.reclaim(class, self.stripe(class, index));
+                held.was_idle |= self.reclaim(class, self.stripe(class, index));
                 idle &= idle - 1;
             }
             from += AT_ONCE;
         }
-        found
+        held
     }
 
-    /// Bits of those of several stripes of a class from one on whose slabs seem to have no block in them, or are being rewound.
+    /// The words of several stripes of a class from one on, and the uses of the slabs that these name, or the largest number: two waits for the memory.
     #[inline(always)]
-    fn idle_stripes(&self, class: u32, from: u32) -> u32 {
-        let seen = self.look_at_stripes(class, from);
-        let uses = seen.map(|seen| {
-            if seen.has_slab() && self.is_sound(class, seen) {
+    fn look_at_slabs(&self, class: u32, from: u32) -> [(Ticket, u32); AT_ONCE as usize] {
+        self.look_at_stripes(class, from).map(|seen| {
+            let used = if seen.has_slab() && self.is_sound(class, seen) {
                 self.used_hint(seen.page())
             } else {
                 u32::MAX
-            }
-        });
-        let idle = |(index, (seen, used)): (u32, (Ticket, u32))| {
-            let is_idle = used == seen.left().max(0).cast_unsigned();
-            u32::from(is_idle || seen.is_rewinding()) << index
-        };
-        (0..).zip(seen.into_iter().zip(uses)).map(idle).sum()
+            };
+            (seen, used)
+        })
     }
 
     /// Takes the slab of a stripe away if there is no block in it. True if there was none, or another is about to take it away.

@@ -217,11 +217,11 @@ impl Core {
     }
 }
 
-/// Bits of those of several words of which something is true.
+/// Bits of those of several of which something is true.
 #[inline(always)]
-pub(crate) fn which(words: [Ticket; AT_ONCE as usize], is_true: impl Fn(Ticket) -> bool) -> u32 {
-    let bit = |(index, word): (u32, Ticket)| u32::from(is_true(word)) << index;
-    (0..).zip(words).map(bit).sum()
+pub(crate) fn which<T>(seen: [T; AT_ONCE as usize], is_true: impl Fn(T) -> bool) -> u32 {
+    let bit = |(index, seen): (u32, T)| u32::from(is_true(seen)) << index;
+    (0..).zip(seen).map(bit).sum()
 }
 
 #[cfg(test)]

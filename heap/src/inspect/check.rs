@@ -109,7 +109,7 @@ struct Holder {
 
 impl Holder {
     fn units_left(self) -> u32 {
-        self.ticket.left().max(0).cast_unsigned()
+        self.ticket.units_left()
     }
 }
 

@@ -73,7 +73,7 @@ fn units_left(snapshot: &Snapshot) -> Vec<Option<u32>> {
             if let Some(left) = left.get_mut(ticket.page() as usize)
                 && !ticket.is_rewinding()
             {
-                *left = Some(ticket.left().max(0).cast_unsigned());
+                *left = Some(ticket.units_left());
             }
         }
     }
