@@ -180,10 +180,10 @@ impl Core {
     /// Whether so many slots in use are few of a slab that is large enough to be punched.
     #[inline(always)]
     fn are_few_in_use(&self, slab: Slab, used: u32) -> bool {
-        // By bytes, not by slots, which would be a division.
+        // Fewer than the slots by that share, rounded down; but by bytes, without a division.
         let bytes = u64::from(slab.pages()) << self.page_shift;
-        let bytes_used = u64::from(used) * u64::from(class::slot_bytes(slab.class()));
-        slab.order() >= LEAST_ORDER && bytes_used < bytes / FEW_SHARE
+        let more = (u64::from(used) + 1) * u64::from(class::slot_bytes(slab.class()));
+        slab.order() >= LEAST_ORDER && more * FEW_SHARE <= bytes
     }
 
     /// Whether enough pages of a slab are empty, of which so many slots are in use. Slabs that were looked through in vain are so again once half as much is in use.

@@ -21,7 +21,7 @@ use crate::slab::Slab;
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use core::ops::Range;
-use simt::atomic::{Ordering, fence};
+use simt::atomic::{LOADED_TOGETHER, Ordering, acquire_loaded, fence};
 use simt::{thread, time};
 
 /// Classes that are looked at at once.
@@ -130,14 +130,11 @@ impl Core {
     }
 
     /// The same for who is about to search: sees what became findable before.
+    #[inline(never)]
     pub(crate) fn epochs_first(&self, class: u32) -> u32 {
-        if cfg!(any(loom, shuttle)) {
-            // A fence would acquire more than is relied on, and the models would not find what else does.
-            return self.epochs_by(class, Ordering::Acquire);
-        }
-        let epochs = self.epochs(class);
-        // Acquire, for all of them at once: each for itself would be a wait, and would throw all of L1 away.
-        fence(Ordering::Acquire);
+        // Acquire: whoever sees a new epoch also sees what it announced.
+        let epochs = self.epochs_by(class, LOADED_TOGETHER);
+        acquire_loaded();
         epochs
     }
 

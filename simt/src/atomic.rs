@@ -8,3 +8,20 @@
 
 pub use crate::backend::atomic::{DeviceAtomicU32, DeviceAtomicU64, SystemAtomicU64, fence};
 pub use core::sync::atomic::Ordering;
+
+/// The ordering of loads that acquire together, by one [`acquire_loaded`] after them: where each does so by itself, each is a wait, and on a GPU throws all of L1 away.
+///
+/// Under exploration each does acquire by itself. A fence would acquire from all that was loaded before, and models would not find which other orderings that is needed of.
+pub const LOADED_TOGETHER: Ordering = if cfg!(any(loom, shuttle)) {
+    Ordering::Acquire
+} else {
+    Ordering::Relaxed
+};
+
+/// Acquires from the loads before it that were [`LOADED_TOGETHER`].
+#[inline(always)]
+pub fn acquire_loaded() {
+    if cfg!(not(any(loom, shuttle))) {
+        fence(Ordering::Acquire);
+    }
+}
