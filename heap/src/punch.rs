@@ -31,7 +31,7 @@ use simt::time;
 /// (Under exploration slabs are tiny.)
 const LEAST_ORDER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
 /// Slabs are looked through of which less than this part is in use.
-const FEW_SHARE: u64 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 /// Looks at a slab until its lanes have claimed what they drew, and nanoseconds between two.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 const NAP: u32 = 500;
@@ -180,10 +180,7 @@ impl Core {
     /// Whether so many slots in use are few of a slab that is large enough to be punched.
     #[inline(always)]
     fn are_few_in_use(&self, slab: Slab, used: u32) -> bool {
-        // Fewer than the slots by that share, rounded down; but by bytes, without a division.
-        let bytes = u64::from(slab.pages()) << self.page_shift;
-        let more = (u64::from(used) + 1) * u64::from(class::slot_bytes(slab.class()));
-        slab.order() >= LEAST_ORDER && more * FEW_SHARE <= bytes
+        slab.order() >= LEAST_ORDER && are_few(u32::from(self.page_shift), slab, used)
     }
 
     /// Whether enough pages of a slab are empty, of which so many slots are in use. Slabs that were looked through in vain are so again once half as much is in use.
@@ -342,4 +339,36 @@ impl Core {
 #[inline(always)]
 pub(crate) fn may_be_punched(seen: Ticket) -> bool {
     seen.has_slab() && seen.order() >= LEAST_ORDER && (seen.left() >= 0 || seen.is_rewinding())
+}
+
+/// Whether so many slots are fewer than that share of a slab's, rounded down: a slab of seven slots never has few in use.
+#[inline(always)]
+fn are_few(page_shift: u32, slab: Slab, used: u32) -> bool {
+    // By bytes, without a division.
+    let bytes = u64::from(slab.pages()) << page_shift;
+    let more = (u64::from(used) + 1) * u64::from(class::slot_bytes(slab.class()));
+    more * u64::from(FEW_SHARE) <= bytes
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::layout;
+
+    #[test]
+    fn few_slots_are_fewer_than_a_share_rounded_down() {
+        for (page_shift, class) in
+            (10..=20).flat_map(|shift| (0..96).map(move |class| (shift, class)))
+        {
+            for order in (0..=8).filter(|order| page_shift + order <= 26) {
+                let slab = Slab::new(0, class, order);
+                let slots = layout::slots(page_shift, class, order);
+                let most = slots / FEW_SHARE;
+                for used in most.saturating_sub(2)..most + 3 {
+                    let few = are_few(page_shift, slab, used);
+                    assert_eq!(few, used < most, "{page_shift} {class} {order} {used}");
+                }
+            }
+        }
+    }
 }
