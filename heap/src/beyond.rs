@@ -98,7 +98,7 @@ impl Core {
         self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
     }
 
-    /// What a group of `count` lanes gets that drew `drawn`, not all that it wanted. (Whose search it is may be before a mate refills what other warps wait for: there it is memory that is waited for.)
+    /// What a group of `count` lanes gets that drew `drawn`, not all that it wanted. (Its search may come before a mate refills what other warps wait for, but only where memory has run out.)
     #[inline(always)]
     fn draw_or_search(&self, wish: Wish, count: u32, drawn: Ticket) -> Ticket {
         if self.waits_in_vain(wish.class(), drawn)

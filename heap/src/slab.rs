@@ -200,9 +200,8 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn asks_for_more(&self, entry: Entry, before: u32, count: u32) -> bool {
         let after = before.wrapping_sub(count);
-        let is_away = after & INSTALLED == 0 && (after == 0 || times_away(before) != 0);
         let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
-        is_away || is_turn(before, after, are_few(count), slots_and_order)
+        !is_settled(before, after) || is_turn(before, after, are_few(count), slots_and_order)
     }
 
     /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.
@@ -239,7 +238,7 @@ impl Heap {
     /// of its lanes.
     #[inline(always)]
     fn settle_release(&self, head: u32, entry: Entry, before: u32, after: u32) {
-        if after & INSTALLED != 0 || after != 0 && times_away(before) == 0 {
+        if is_settled(before, after) {
             return;
         }
         let was_full = before & USE >= entry.slots(u32::from(self.page_shift));
@@ -251,6 +250,12 @@ impl Heap {
             cold::change_state(self, slab, was_full, after & USE);
         }
     }
+}
+
+/// Whether a slab whose word went from `before` to `after` stays where it is: in its stripe, or in its class's set while some of it is used.
+#[inline(always)]
+fn is_settled(before: u32, after: u32) -> bool {
+    after & INSTALLED != 0 || after != 0 && times_away(before) == 0
 }
 
 /// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, or it is
