@@ -17,10 +17,12 @@ use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
-use simt::{thread, time};
+use simt::{thread, time, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 const GOLDEN: u32 = 0x9e37_79b9;
+/// Warps that a block has at most.
+const MOST_WARPS_OF_BLOCK: u32 = 32;
 /// By how many stripes each class begins later than the one before.
 const CLASS_TURN: u32 = 37;
 /// Listed slabs, and words without one, that are looked at before fresh pages are preferred.
@@ -165,14 +167,14 @@ impl Core {
     #[inline(never)]
     pub(crate) fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
         let listed = self.listed(class);
-        let room = self.sixteenths_wanted();
-        // Where others do not begin, nor this stripe the last time: the product spreads.
-        let place = self
-            .place()
+        let room = (probes != u32::MAX).then(|| self.sixteenths_wanted());
+        // Where other warps do not begin, nor this one the last time: the product spreads.
+        let place = warp_number()
             // Relaxed: a hint.
             .wrapping_add(listed.epoch(Ordering::Relaxed))
             .wrapping_mul(GOLDEN);
         let start = share_of(place, listed.word_count());
+        let turn = (place >> 8) % WORD_PAGES;
         let mut left = probes;
         let (mut from, mut end) = (start, listed.word_count());
         loop {
@@ -185,45 +187,63 @@ impl Core {
                 continue;
             };
             time::give_turn();
-            // A guess, which `remove` verifies.
-            let mut word = listed.look(index);
+            // A guess, which who takes a page of it verifies.
+            let mut word = listed.look(index).rotate_right(turn);
             if word == 0 {
-                if left == 0 {
-                    return None;
-                }
-                left -= 1;
-                listed.tidy_if_shown(index);
+                left = left.checked_sub(1)?;
+                self.tidy_listed(class, index);
             }
             while word != 0 {
-                if left == 0 {
-                    return None;
-                }
-                left -= 1;
-                let page = index * WORD_PAGES + word.trailing_zeros();
-                let wanted = probes == u32::MAX || self.looks_roomy(class, page, room);
-                // Looked at once more: many search at the same time, and changes of a word come one after the other.
-                if wanted && listed.has(page) && listed.remove(page) {
-                    let slab = self.slab_of_class(class, page);
+                left = left.checked_sub(1)?;
+                let page = index * WORD_PAGES + (word.trailing_zeros() + turn) % WORD_PAGES;
+                word &= word - 1;
+                if room.is_none_or(|room| self.looks_roomy(class, page, room)) {
+                    let (slab, others) = self.take_listed_at(class, page);
                     if slab.is_some() {
                         return slab;
                     }
-                    // It was never listed: the bit is damage, and gone.
-                    self.report_damage(class);
-                    listed.settle(1);
+                    word &= others.rotate_right(turn);
                 }
-                word &= word - 1;
             }
             from = index + 1;
         }
     }
 
+    /// Takes the slab that was seen listed at a page, if it still is; and what else is listed in the page's word.
+    #[inline(always)]
+    fn take_listed_at(&self, class: u32, page: u32) -> (Option<Slab>, u64) {
+        let listed = self.listed(class);
+        let (taken, others) = listed.remove_if_shown(page);
+        if !taken {
+            return (None, others);
+        }
+        if others == 0 {
+            // Else all who search look at the word.
+            self.tidy_listed(class, page / WORD_PAGES);
+        }
+        let slab = self.slab_of_class(class, page);
+        if slab.is_none() {
+            // It was never listed: the bit is damage, and gone.
+            self.report_damage(class);
+            listed.settle(1);
+        }
+        (slab, others)
+    }
+
+    /// Clears the summary bit over an empty word of the listed slabs of a class, if it is set. Out of line, for what lives here would need registers in all that search.
+    #[inline(never)]
+    fn tidy_listed(&self, class: u32, index: u32) {
+        self.listed(class).tidy_if_shown(index);
+    }
+
     /// How many sixteenths of a listed slab must be free to be preferred to fresh pages: most if there
-    /// are plenty, and the fewer pages are left, the fewer. Slabs that nobody refills from drain and
-    /// become pages again.
+    /// are plenty, and the fewer pages are left, the fewer; one where pages are scarce. Slabs that nobody refills from drain and
+    /// become pages again. (While blocks of all sizes are replaced again and again, a heap comes to have as many pages free as make one more of it wanted here.)
     fn sixteenths_wanted(&self) -> u32 {
         // Relaxed: a hint.
         let free = self.free_pages().count();
-        (free / (self.admitted_hint() / 16).max(1)).clamp(1, 12)
+        let sixteenths = free / (self.admitted_hint() / 16).max(1);
+        sixteenths.saturating_sub(1).clamp(1, 12)
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
@@ -418,6 +438,12 @@ fn least_order(before: Ticket, order: u32, hints: &Hints, first: bool) -> u32 {
     } else {
         order.saturating_sub(LESS_LOG2).max(usual)
     }
+}
+
+/// A number of the calling warp that no other of its grid has, as far as its blocks have one dimension.
+fn warp_number() -> u32 {
+    let before = thread::block_number().wrapping_mul(MOST_WARPS_OF_BLOCK);
+    before.wrapping_add(thread::thread_index() / warp::LANES)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.

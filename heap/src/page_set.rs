@@ -328,10 +328,28 @@ impl PageSet {
     #[inline(always)]
     #[must_use]
     pub fn remove(&self, page: u32) -> bool {
+        self.clear(page) >> (page % WORD_PAGES) & 1 != 0
+    }
+
+    /// [`remove`](Self::remove) by who searches, as many may at the same time: changes of a word come one after the other, so it looks first. Whether it took the page,
+    /// and the other members of its word, as they were seen last.
+    #[inline(always)]
+    #[must_use]
+    pub fn remove_if_shown(&self, page: u32) -> (bool, u64) {
+        let bit = 1 << (page % WORD_PAGES);
+        let mut word = self.look(page / WORD_PAGES);
+        if word & bit != 0 {
+            word = self.clear(page);
+        }
+        (word & bit != 0, word & !bit)
+    }
+
+    /// Clears the bit of a page: the word before.
+    #[inline(always)]
+    fn clear(&self, page: u32) -> u64 {
         let (index, bit) = (page / WORD_PAGES, 1 << (page % WORD_PAGES));
         // Acquire: what was done to the page before it was inserted is seen.
-        let before = self.word(index).fetch_and(!bit, Ordering::Acquire);
-        before & bit != 0
+        self.word(index).fetch_and(!bit, Ordering::Acquire)
     }
 
     /// Takes all of `mask` from word `index`, or nothing and false. The taker owes a
@@ -520,6 +538,19 @@ pub(crate) mod tests {
             }
             assert_eq!(set.next_word(0), None);
             assert_eq!(set.count(), 7, "what was taken has not arrived");
+        });
+    }
+
+    #[test]
+    fn who_searches_learns_what_else_is_there() {
+        with_set(128, |set| {
+            set.announce(2);
+            set.insert(1, 0b101);
+            assert_eq!(set.remove_if_shown(65), (false, 0b101));
+            assert_eq!(set.remove_if_shown(66), (true, 0b001));
+            assert_eq!(set.remove_if_shown(66), (false, 0b001));
+            assert_eq!(set.remove_if_shown(64), (true, 0));
+            assert_eq!(set.look(1), 0);
         });
     }
 

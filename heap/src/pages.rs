@@ -300,7 +300,15 @@ impl Core {
                 let place = place(number);
                 if place < count { pages.look(place) } else { 0 }
             });
-            if let Some((number, order)) = best_of(words, sizes)
+            // Most words have fewer pages than a better block, which is told by fewer instructions.
+            let least_bits = match best {
+                None => 1,
+                Some(_) if found < wished => 2 << found,
+                Some(_) => 1 << wished,
+            };
+            let most_bits = words.map(u64::count_ones).into_iter().fold(0, u32::max);
+            if most_bits >= least_bits
+                && let Some((number, order)) = best_of(words, sizes)
                 && (best.is_none() || fits_better(order, found, wished))
             {
                 (best, found) = (Some(place(number)), order);
