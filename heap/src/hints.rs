@@ -16,8 +16,9 @@ const RARE_SHARE: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 const PLENTY_SHARE: u32 = 3;
 /// A heap is young while less than this part of its pages is in use.
 const YOUNG_SHARE: u32 = 4;
-/// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page.
-const SMALL_SHARE: u32 = 32;
+/// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page. (With 132 stripes and 2^17 pages it is all whose
+/// slots are small.)
+const SMALL_SHARE: u32 = 30;
 /// A page has so many slots of a small class at least (binary logarithm), so it lasts.
 const SMALL_SLOTS_LOG2: u32 = 7;
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
@@ -71,7 +72,7 @@ pub(crate) struct Hints {
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
-    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, and for
+    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, or twice what few lanes of each warp want, and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
     /// Whether much of the class is wanted at once, and not much else.
@@ -148,10 +149,10 @@ impl Hints {
         (self.slot_log2 + log2_up(self.slots_wanted())).saturating_sub(self.page_log2)
     }
 
-    /// Slots of a slab that lasts for several launches like this one, whatever share of what these want is of its class; enough for a stripe whose word
+    /// Slots of a slab that lasts for several launches like this one, of each warp of which so many `lanes` want one; enough for a stripe whose word
     /// was `before`.
-    fn lasting_slots(&self, before: Ticket) -> u32 {
-        let several = warps_of_stripe(self.stripes) * warp::LANES * LAUNCHES_OF_SLAB;
+    fn lasting_slots(&self, before: Ticket, lanes: u32) -> u32 {
+        let several = warps_of_stripe(self.stripes) * lanes * LAUNCHES_OF_SLAB;
         let part_log2 = if self.are_pages_plentiful() {
             0
         } else {
@@ -167,12 +168,21 @@ impl Hints {
         let mates = count.max(1) - 1;
         let wanting = Self {
             wanted: self.wanted.max(mates * warps_of_stripe(self.stripes)),
-            lasting: self.lasting_slots(before),
             ..self
         };
         let is_cheap = !self.is_heap_young() && wanting.is_little_wanted();
         let burst = count >= if is_cheap { FEW_LANES } else { BURST_LANES };
-        Self { burst, ..wanting }
+        // What few want of many lasts long, and would soon be too large for them.
+        let lanes = if burst && count < BURST_LANES {
+            2 * count
+        } else {
+            warp::LANES
+        };
+        Self {
+            lasting: wanting.lasting_slots(before, lanes),
+            burst,
+            ..wanting
+        }
     }
 
     /// The same for a stripe that has outgrown its slab, or not, and what became of that.
@@ -342,7 +352,7 @@ mod tests {
 
     #[test]
     fn small_classes_prefer_pages_until_few_are_free() {
-        for (free, small, large) in [(2134, true, true), (2133, true, false), (200, false, false)] {
+        for (free, small, large) in [(2134, true, true), (2133, true, false), (213, false, false)] {
             for (is_small, prefers) in [(true, small), (false, large)] {
                 let hints = Hints {
                     is_small,
