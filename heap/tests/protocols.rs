@@ -1628,6 +1628,29 @@ fn a_summary_shows_what_is_inserted_while_the_last_member_is_removed() {
 }
 
 #[test]
+fn a_member_that_is_taken_passes_the_content() {
+    explore(4, || {
+        // Another stays in the word, so who takes it changes no summary.
+        let ground = Words::of([1]);
+        let content = Arc::new(UnsafeCell::new(0));
+        let (other, given) = (ground.clone(), content.clone());
+        let other = loom::thread::spawn(move || {
+            // SAFETY: loom checks that nobody else uses the content.
+            given.with_mut(|content| unsafe { *content += 1 });
+            other.insert(0, 1 << 1);
+        });
+        let (taken, others) = ground.set().remove_if_shown(1);
+        if taken {
+            assert_eq!(others, 1);
+            // SAFETY: as above.
+            content.with_mut(|content| unsafe { *content += 1 });
+        }
+        other.join().expect("no panic");
+        assert!(taken || ground.set().remove(1), "it is lost");
+    });
+}
+
+#[test]
 fn pages_of_two_words_pass_the_content() {
     explore(4, || {
         // All of two words is wanted; the pages of the second come free.
