@@ -72,7 +72,7 @@ pub(crate) struct Hints {
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
-    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class, or twice what few lanes of each warp want, and for
+    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
     /// Whether much of the class is wanted at once, and not much else.
@@ -172,7 +172,7 @@ impl Hints {
         };
         let is_cheap = !self.is_heap_young() && wanting.is_little_wanted();
         let burst = count >= if is_cheap { FEW_LANES } else { BURST_LANES };
-        // What few want of many lasts long, and would soon be too large for them.
+        // Where few lanes of each warp want the class, a slab for all of them would outlast many launches, and be taken away as too large. (Until the stripe is one of many refills.)
         let lanes = if burst && count < BURST_LANES {
             2 * count
         } else {

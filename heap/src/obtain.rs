@@ -187,7 +187,7 @@ impl Core {
                 continue;
             };
             time::give_turn();
-            // A guess, which who takes a page of it verifies.
+            // A guess: who takes a page verifies it.
             let mut word = listed.look(index).rotate_right(turn);
             if word == 0 {
                 left = left.checked_sub(1)?;
@@ -209,7 +209,7 @@ impl Core {
         }
     }
 
-    /// Takes the slab that was seen listed at a page, if it still is; and what else is listed in the page's word.
+    /// Takes the slab that was seen listed at a page, if it still is. Gives also what else the page's word has.
     #[inline(always)]
     fn take_listed_at(&self, class: u32, page: u32) -> (Option<Slab>, u64) {
         let listed = self.listed(class);
@@ -237,8 +237,8 @@ impl Core {
     }
 
     /// How many sixteenths of a listed slab must be free to be preferred to fresh pages: most if there
-    /// are plenty, and the fewer pages are left, the fewer; one where pages are scarce. Slabs that nobody refills from drain and
-    /// become pages again. (While blocks of all sizes are replaced again and again, a heap comes to have as many pages free as make one more of it wanted here.)
+    /// are plenty, and the fewer pages are left, the fewer; one where pages are scarce: one less than of all pages are free. Slabs that nobody refills from drain and
+    /// become pages again. (While blocks of all sizes are replaced again and again, the pages that a heap has free tend to where one more is wanted here.)
     fn sixteenths_wanted(&self) -> u32 {
         // Relaxed: a hint.
         let free = self.free_pages().count();
@@ -440,7 +440,7 @@ fn least_order(before: Ticket, order: u32, hints: &Hints, first: bool) -> u32 {
     }
 }
 
-/// A number of the calling warp that no other of its grid has, as far as its blocks have one dimension.
+/// A number of the calling warp that no other of its grid has, as far as its blocks have one dimension. A hint.
 fn warp_number() -> u32 {
     let before = thread::block_number().wrapping_mul(MOST_WARPS_OF_BLOCK);
     before.wrapping_add(thread::thread_index() / warp::LANES)

@@ -317,13 +317,6 @@ impl PageSet {
         }
     }
 
-    /// Whether a page seems to be a member.
-    #[inline(always)]
-    #[must_use]
-    pub fn has(&self, page: u32) -> bool {
-        self.look(page / WORD_PAGES) >> (page % WORD_PAGES) & 1 != 0
-    }
-
     /// Takes the member `page`; false if it is none. The taker owes a [`settle`](Self::settle).
     #[inline(always)]
     #[must_use]
@@ -331,8 +324,8 @@ impl PageSet {
         self.clear(page) >> (page % WORD_PAGES) & 1 != 0
     }
 
-    /// [`remove`](Self::remove) by who searches, as many may at the same time: changes of a word come one after the other, so it looks first. Whether it took the page,
-    /// and the other members of its word, as they were seen last.
+    /// [`remove`](Self::remove) by who searches, as many may at the same time: changes of a word come one after the other, so it looks first. Whether it took the page, for which
+    /// it owes a [`settle`](Self::settle); and the other bits of its word, as they were seen last.
     #[inline(always)]
     #[must_use]
     pub fn remove_if_shown(&self, page: u32) -> (bool, u64) {

@@ -118,7 +118,7 @@ fn many_small_sizes_are_hardly_refilled_in_an_aged_heap() {
 #[test]
 fn sizes_of_a_kibibyte_and_less_are_seldom_refilled_in_an_aged_heap() {
     let refills = later_refills_in_an_aged_heap(16, 1024);
-    // Of each launch; if the stripes of the largest may have no pages a thousand.
+    // Of each launch; if the stripes of the largest may have no pages, a thousand.
     assert!(refills.iter().all(|refills| *refills <= 120), "{refills:?}");
 }
 
