@@ -237,7 +237,7 @@ impl Core {
     }
 
     /// How many sixteenths of a listed slab must be free to be preferred to fresh pages: most if there
-    /// are plenty, and the fewer pages are left, the fewer; one where pages are scarce: one less than of all pages are free. Slabs that nobody refills from drain and
+    /// are plenty, and the fewer pages are left, the fewer; one less than sixteenths of all pages are free, and one where pages are scarce. Slabs that nobody refills from drain and
     /// become pages again. (While blocks of all sizes are replaced again and again, the pages that a heap has free tend to where one more is wanted here.)
     fn sixteenths_wanted(&self) -> u32 {
         // Relaxed: a hint.
