@@ -9,7 +9,8 @@
 //! - Nobody sets a bit in a punched slab. Its use was found to be as large as the number of its bits that are set, and whoever had drawn a unit and not claimed its bit yet would have been
 //!   counted in the use alone (see `Core::await_quiet`).
 //! - A page that holds words of the slab's bitmap is kept, whether a block lies in it or not: what is freed in a page that is kept finds its own word.
-//! - A page of a punched slab is kept exactly while it has the slab's entry. No other slab has that: of that order it would begin at the same page.
+//! - A page of a punched slab is kept exactly while it has the slab's entry. No other slab has that while the first page is kept, as it is to the end: of that order and class it would begin
+//!   there.
 //! - Of the owner and of the last free exactly one gives back what was kept: the owner if nothing was in use any more when it marked the slab, and else whose free leaves
 //!   the [mark](PUNCHED) alone in the slab's use.
 //! - A punched slab looks full, to all who do not ask for the mark: so it is not on its way anywhere, and frees know nothing of punching but the last.
@@ -309,24 +310,26 @@ impl Core {
         });
     }
 
-    /// Makes those pages of an owned slab free that `is_free` says of, counted from the first: whether there were any.
+    /// Makes those pages of an owned slab free that `is_free` says of, counted from the first: whether there were any. The first comes last, when nothing is asked any more: once it
+    /// is free all of them may be another slab's.
     fn give_pages_back(&self, slab: Slab, is_free: impl Fn(u32) -> bool) -> bool {
         let pages = self.free_pages();
-        let (mut first, mut found) = (0, false);
-        for page in 0..=slab.pages() {
-            let is_free = page < slab.pages() && is_free(page);
-            if is_free {
+        let mut found = false;
+        let mut end = slab.pages();
+        while end > 0 {
+            let mut first = end;
+            while first > 0 && is_free(first - 1) {
+                first -= 1;
                 // Relaxed: released with the page.
-                self.entry(slab.page() + page)
+                self.entry(slab.page() + first)
                     .store(Entry::BLANK.0, Ordering::Relaxed);
-                continue;
             }
-            if first < page {
+            if first < end {
                 found = true;
-                pages.announce(page - first);
-                pages.insert_run(slab.page() + first, page - first);
+                pages.announce(end - first);
+                pages.insert_run(slab.page() + first, end - first);
             }
-            first = page + 1;
+            end = first.saturating_sub(1);
         }
         if found {
             pages.raise_epoch();

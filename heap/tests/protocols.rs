@@ -1970,6 +1970,31 @@ fn what_is_drawn_while_a_slab_is_punched_is_nobody_elses() {
 }
 
 #[test]
+fn the_rest_of_a_punched_slab_is_no_page_of_the_next() {
+    /// Of slabs of four pages.
+    const WIDE: u64 = 4 * SLOT;
+    explore(3, || {
+        let ground = Ground::with_capacity(2 * PUNCHABLE, 4);
+        let mut blocks: Vec<_> = (0..4 * PAGE / WIDE).map(|_| ground.obtain(WIDE)).collect();
+        let rest = ground.obtain(2 * PUNCHABLE - 4 * PAGE);
+        let lowest = blocks.pop().expect("some");
+        assert_eq!(lowest, ground.heap().base());
+        blocks.into_iter().for_each(|block| ground.free(block));
+        let punched = ground.obtain(PAGE);
+        ground.free(punched);
+        // Of the slab the first page is left. Once that is free too, all four may be a slab of the same class and order.
+        let other = spawn(&ground, |ground| ground.malloc(WIDE));
+        ground.spend(lowest);
+        let slot = other.join().expect("no panic");
+        if let Some(slot) = slot {
+            ground.write(slot);
+            assert_eq!(ground.heap().usable_size(slot as *mut u8), WIDE);
+        }
+        finish(&ground, [rest].into_iter().chain(slot).collect());
+    });
+}
+
+#[test]
 fn two_that_punch_a_slab_get_one_page() {
     explore(3, || {
         let ground = Ground::with_capacity(PUNCHABLE, 4);
