@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const OWN: [&str; 4] = [
     include_str!("../../docs/testing.md"),
     include_str!("../../docs/memory-order.md"),
-    include_str!("../../docs/performance.md"),
+    include_str!("../../docs/experiments.md"),
     include_str!("../../docs/resources.md"),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! A function that is called must keep registers of its caller, for each thread in local memory: as many as it needs for what lives across calls of its own. So
 //! these leave what is rare to few calls, after which hardly anything is to be done. And those that allocate or free themselves copy the handle, for else each of its
-//! fields would be read where it is needed, from L2 behind an acquire. What that spares is measured in `docs/performance.md`.
+//! fields would be read where it is needed, from L2 behind an acquire. What that spares is measured in `docs/experiments.md`.
 
 use crate::cold;
 use crate::contents::fill_with_zero;

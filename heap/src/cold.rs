@@ -3,7 +3,7 @@
 //! A function that is compiled to be linked has registers of its own, and its caller keeps what it needs
 //! itself; so the slow paths are functions that are never inlined, and cost the fast ones little but the call. Where ptxas
 //! compiles a module as a whole instead, a kernel that calls `malloc` has as many registers as
-//! the deepest of these calls needs, or, under a limit, spills. What is measured is in `docs/performance.md`.
+//! the deepest of these calls needs, or, under a limit, spills. What is measured is in `docs/experiments.md`.
 
 use crate::claim::Claimed;
 use crate::entry::Entry;

@@ -82,7 +82,7 @@ impl Core {
 }
 
 /// [`Core::plausible_slots`] for who has read the layout, and waits for all of it at once: without a branch. (Where others ask it like this, lanes that replace
-/// blocks in an aged heap are 7 % slower: `docs/performance.md`.)
+/// blocks in an aged heap are 7 % slower: `docs/experiments.md`.)
 #[inline(always)]
 pub(crate) fn plausible_slots(layout: &Layout, slab: Slab) -> u32 {
     // Not `&&`, nor the slots only of what lies inside.

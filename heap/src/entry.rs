@@ -22,7 +22,7 @@ use simt::atomic::DeviceAtomicU64;
 /// Where the [`Entry`] of a page lies, alone on its sector of 32 bytes.
 ///
 /// All that is freed reads its page's entry first. Where one launch frees what a page of each stripe holds, these are a hundred pages side by side: if their entries shared a
-/// few lines of L2, all reads would wait for these (measured in `docs/performance.md`).
+/// few lines of L2, all reads would wait for these (measured in `docs/experiments.md`).
 #[repr(C, align(32))]
 pub struct PageEntry(pub(crate) DeviceAtomicU64);
 

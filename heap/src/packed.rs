@@ -3,7 +3,7 @@
 //! A stripe offers a slab from its highest slot on down, and all of it is gone through before a slot is handed out for a second time. That suits
 //! launches that allocate and launches that free. Where lanes of one launch do both, a few dozen blocks of a slab are alive at any time, and each new one
 //! would lie where memory has not been touched for long: what its owner writes and reads comes from DRAM, and takes longer than everything
-//! that the allocator does (`docs/performance.md`). So there slots are *packed*: who draws units looks for free slots in one word of the bitmap, of the
+//! that the allocator does (`docs/experiments.md`). So there slots are *packed*: who draws units looks for free slots in one word of the bitmap, of the
 //! [`PACKED_SLOTS`] lowest of the slab. The units say how many there are, as ever, but not where; only
 //! where that word has fewer free than are wanted the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
 //!
