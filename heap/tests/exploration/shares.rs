@@ -2,8 +2,9 @@
 //! that a schedule was seen to take, so that a run is not spent on the slowest and all have many.
 
 /// Shares of scenarios by their tests' names.
-const SHARES: [(&str, u64); 23] = [
+const SHARES: [(&str, u64); 24] = [
     ("an_idle_slab_of_a_crosser_is_not_missed", 199),
+    ("anything_is_asked_of_any_heap", 150),
     ("each_misuse_in_a_warp_is_counted_once", 117),
     ("as_many_pages_as_lanes_are_enough_again_and_again", 87),
     ("frees_of_one_block_by_many_lanes_are_one", 85),

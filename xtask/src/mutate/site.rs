@@ -141,7 +141,7 @@ mod tests {
         assert!(read.is_in_allocator());
         assert!(
             !Site {
-                file: "heap/tests/warps.rs".to_owned(),
+                file: "heap/tests/warps/main.rs".to_owned(),
                 ..read
             }
             .is_in_allocator()

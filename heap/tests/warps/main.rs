@@ -4,252 +4,31 @@
 
 #![cfg(shuttle)]
 
+mod any_heap;
+#[path = "../exploration/mod.rs"]
 mod exploration;
+mod ground;
+#[path = "../host_heap/mod.rs"]
 mod host_heap;
+#[path = "../test_name/mod.rs"]
 mod test_name;
 
-use host_heap::HostHeap;
-use scatterheap_heap::Heap;
+use ground::{Block, Ground, in_calls, random};
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::ticket::PACKED_SLOTS;
-use scatterheap_simt::atomic::Ordering;
 use scatterheap_simt::emulation::{run_warp, set_block, set_sm_id};
 use scatterheap_simt::warp;
-use shuttle::rand::Rng;
-use std::alloc::Layout as Request;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-thread_local! {
-    /// Whether the schedule calls `malloc_called` and its like: all of its lanes, since lanes that are to come together must call the same. (All tasks of
-    /// a schedule run on one thread.)
-    static CALLS: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Explores a scenario, in half of the schedules with the functions that are called instead of `malloc` and `free`.
 fn explore<S: Fn() + Send + Sync + 'static>(scenario: S) -> usize {
-    exploration::explore(move || {
-        CALLS.set(random(2) == 0);
-        scenario();
-    })
+    exploration::explore(move || in_calls(random(2) == 0, &scenario))
 }
 
-fn random(bound: u64) -> u64 {
-    shuttle::rand::thread_rng().gen_range(0..bound)
-}
-
-/// A heap and the blocks that are live in it. The lock is no scheduling point.
-struct Ground {
-    host: HostHeap,
-    live: Mutex<BTreeMap<u64, u64>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    address: u64,
-    bytes: u64,
-    owner: u64,
-}
-
-impl Ground {
-    fn new(capacity: u64, stripes: u32) -> Arc<Self> {
-        Self::hardened(capacity, stripes, Hardening::NONE)
-    }
-
-    fn hardened(capacity: u64, stripes: u32, modes: Hardening) -> Arc<Self> {
-        let host = HostHeap::new(capacity, stripes, modes.flags());
-        Arc::new(Self {
-            host,
-            live: Mutex::new(BTreeMap::new()),
-        })
-    }
-
-    /// Refused frees so far.
-    fn misuses(&self) -> u64 {
-        let globals = self.heap().metadata() + self.heap().layout().offsets.globals;
-        // SAFETY: the globals are there, initialised.
-        let globals = unsafe { &*(globals as *const scatterheap_heap::Globals) };
-        let counts = globals.misuses.iter();
-        counts.map(|misuse| misuse.load(Ordering::Relaxed)).sum()
-    }
-
-    fn heap(&self) -> &Heap {
-        self.host.heap()
-    }
-
-    /// Takes in a block that the heap gave, or nothing for NULL.
-    fn admit(&self, pointer: *mut u8, bytes: u64) -> Option<Block> {
-        if pointer.is_null() {
-            return None;
-        }
-        let (heap, address) = (self.heap(), pointer as u64);
-        let usable = heap.usable_size(pointer);
-        assert!(
-            usable >= bytes && address % 16 == 0,
-            "{usable} for {bytes} at {address:#x}"
-        );
-        assert!(address >= heap.base() && address + usable <= heap.base() + heap.capacity());
-        {
-            let mut live = self.live.lock().expect("lock");
-            if let Some((begin, length)) = live.range(..address + usable).next_back() {
-                assert!(
-                    begin + length <= address,
-                    "{begin:#x} + {length} overlaps {address:#x} + {usable}"
-                );
-            }
-            live.insert(address, usable);
-        }
-        let block = Block {
-            address,
-            bytes,
-            owner: random(u64::MAX),
-        };
-        Self::fill(block);
-        Some(block)
-    }
-
-    fn dismiss(&self, block: Block) {
-        Self::check(block, block.bytes);
-        let known = self.live.lock().expect("lock").remove(&block.address);
-        assert!(known.is_some(), "{block:?} is live");
-    }
-
-    fn words(block: Block, bytes: u64) -> impl Iterator<Item = (*mut u64, u64)> {
-        (0..bytes / 8).map(move |word| ((block.address + word * 8) as *mut u64, block.owner ^ word))
-    }
-
-    fn fill(block: Block) {
-        for (word, pattern) in Self::words(block, block.bytes) {
-            // SAFETY: the block has that many words and is the caller's.
-            unsafe { word.write(pattern) };
-        }
-    }
-
-    fn check(block: Block, bytes: u64) {
-        for (word, pattern) in Self::words(block, bytes) {
-            // SAFETY: as in `fill`.
-            let found = unsafe { word.read() };
-            assert_eq!(found, pattern, "{block:?} is as it was left");
-        }
-    }
-
-    fn malloc(&self, bytes: u64) -> Option<Block> {
-        let heap = self.heap();
-        let pointer = if CALLS.get() {
-            heap.malloc_called(bytes, 0)
-        } else {
-            heap.malloc(bytes)
-        };
-        self.admit(pointer, bytes)
-    }
-
-    fn calloc(&self, bytes: u64) -> Option<Block> {
-        let heap = self.heap();
-        let pointer = if CALLS.get() {
-            heap.calloc_called(1, bytes)
-        } else {
-            heap.calloc(1, bytes)
-        };
-        if !pointer.is_null() {
-            let length = usize::try_from(bytes).expect("fits");
-            // SAFETY: the block has that many bytes.
-            let content = unsafe { std::slice::from_raw_parts(pointer, length) };
-            assert!(content.iter().all(|byte| *byte == 0), "calloc gives zeroes");
-        }
-        self.admit(pointer, bytes)
-    }
-
-    fn aligned(&self, bytes: u64, alignment: usize) -> Option<Block> {
-        let length = usize::try_from(bytes).expect("fits");
-        let request = Request::from_size_align(length, alignment).expect("a valid request");
-        let pointer = if CALLS.get() {
-            self.heap().aligned_called(bytes, alignment as u64)
-        } else {
-            self.heap().aligned_alloc(request)
-        };
-        assert_eq!(
-            pointer as usize % alignment,
-            0,
-            "{bytes} bytes aligned to {alignment}"
-        );
-        self.admit(pointer, bytes)
-    }
-
-    fn realloc(&self, block: Block, bytes: u64) -> Block {
-        let old = block.address as *mut u8;
-        Self::check(block, block.bytes);
-        // It may be somebody else's as soon as it is freed, so it is dismissed before.
-        let usable = self
-            .live
-            .lock()
-            .expect("lock")
-            .remove(&block.address)
-            .expect("live");
-        // SAFETY: the block is the caller's.
-        let new = unsafe {
-            if CALLS.get() {
-                self.heap().realloc_called(old, bytes)
-            } else {
-                self.heap().realloc(old, bytes)
-            }
-        };
-        if new.is_null() {
-            self.live
-                .lock()
-                .expect("lock")
-                .insert(block.address, usable);
-            return block;
-        }
-        Self::check(
-            Block {
-                address: new as u64,
-                ..block
-            },
-            bytes.min(block.bytes),
-        );
-        self.admit(new, bytes).expect("not NULL")
-    }
-
-    fn free(&self, block: Block) {
-        self.dismiss(block);
-        // SAFETY: the block is the caller's.
-        unsafe { self.free_address(block.address) };
-    }
-
-    /// Frees what may be no block, by the function that the schedule is for.
-    ///
-    /// # Safety
-    ///
-    /// As for the heap's `free`; what is no block is refused, if nobody allocates meanwhile.
-    unsafe fn free_address(&self, address: u64) {
-        let pointer = address as *mut u8;
-        if CALLS.get() {
-            // SAFETY: as the caller promises.
-            unsafe { self.heap().free_called(pointer) };
-        } else {
-            // SAFETY: as the caller promises.
-            unsafe { self.heap().free(pointer) };
-        }
-    }
-
-    /// Everything is freed: the whole heap can be had.
-    fn finish(&self) {
-        let heap = self.heap();
-        assert!(self.live.lock().expect("lock").is_empty());
-        let everything = self
-            .malloc(heap.capacity() - Hardening::of_flags(heap.flags()).overhead())
-            .expect("all is freed, so all can be had");
-        assert!(self.malloc(1).is_none());
-        self.free(everything);
-    }
-}
-
-/// Runs `body(warp, lane)` on several warps of `lanes` lanes, each on its multiprocessor, and
-/// then checks that everything is free.
-fn on_warps(
+/// Runs `body(warp, lane)` on several warps of `lanes` lanes, each on its multiprocessor.
+fn run_warps(
     ground: &Arc<Ground>,
     warps: u32,
     lanes: u32,
@@ -270,6 +49,16 @@ fn on_warps(
     for task in tasks {
         task.join().expect("no panic");
     }
+}
+
+/// [`run_warps`], and then checks that everything is free.
+fn on_warps(
+    ground: &Arc<Ground>,
+    warps: u32,
+    lanes: u32,
+    body: impl Fn(&Ground, u32, u32) + Send + Sync + 'static,
+) {
+    run_warps(ground, warps, lanes, body);
     ground.finish();
 }
 
