@@ -79,6 +79,11 @@ impl Holes {
     fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
+
+    /// Whether so many pages of a slab are holes that it is worth it to punch these.
+    fn are_enough(&self, slab: Slab) -> bool {
+        self.count() >= (slab.pages().min(MOST_HOLES) / LEAST_SHARE).max(1)
+    }
 }
 
 impl Core {
@@ -192,10 +197,9 @@ impl Core {
         if !self.are_few_in_use(slab, used) || !may_be_worth_it {
             return false;
         }
-        let needed = (slab.pages().min(MOST_HOLES) / LEAST_SHARE).max(1);
         // What is old makes fewer holes: not for long, but who is content with it would not come again.
-        let is_worth_it = self.look_through(slab, false).1.count() >= needed
-            || self.look_through(slab, true).1.count() >= needed;
+        let is_worth_it = self.look_through(slab, false).1.are_enough(slab)
+            || self.look_through(slab, true).1.are_enough(slab);
         if !is_worth_it {
             state.note_searched(used.max(1));
         }
@@ -230,35 +234,40 @@ impl Core {
         (count, holes)
     }
 
-    /// Punches a slab that was seen in its class's set. True if pages became free, or another took the slab.
+    /// Punches a slab that was seen in its class's set, and worth it. True if pages became free, or it is another's or another slab by now.
     fn punch_listed(&self, seen: Slab) -> bool {
-        let listed = self.listed(seen.class());
         // Who finds neither the slab nor its pages must know that they are on their way.
         self.free_pages().announce(seen.pages());
-        let is_taken = listed.remove(seen.page());
-        let is_gone = !is_taken || self.punch_taken(seen);
-        if is_taken && is_gone {
-            listed.settle(1);
-        }
+        let moved = !self.listed(seen.class()).remove(seen.page()) || self.punch_taken(seen);
         self.free_pages().renounce(seen.pages());
-        is_gone
+        moved
     }
 
-    /// Punches the slab that the caller took out of its class's set where it saw one: false if it was put back.
+    /// The same with what the caller took out of the class's set where it saw the slab.
     fn punch_taken(&self, seen: Slab) -> bool {
-        if let Some(slab) = self.slab_of_class(seen.class(), seen.page()) {
-            return self.punch(slab);
+        let listed = self.listed(seen.class());
+        let Some(slab) = self.slab_of_class(seen.class(), seen.page()) else {
+            // It was never listed: the bit is damage, and gone.
+            self.report_damage(seen.class());
+            listed.settle(1);
+            return true;
+        };
+        // Relaxed: who frees the last block from now on finds the slab away, and leaves it to us. What all did is acquired with the use.
+        self.usage(slab.page()).fetch_add(AWAY, Ordering::Relaxed);
+        // Of another than was seen too few pages may be announced.
+        let is_seen = slab == seen;
+        let is_gone = is_seen && self.punch(slab);
+        if is_gone {
+            listed.settle(1);
+        } else {
+            self.relist(slab);
         }
-        // It was never listed: the bit is damage, and gone.
-        self.report_damage(seen.class());
-        true
+        is_gone || !is_seen
     }
 
-    /// Punches a slab that the caller took out of its class's set, or puts it back: false then.
+    /// Punches a slab that the caller owns, and that is away, unless that is not worth it any more: false then.
     fn punch(&self, slab: Slab) -> bool {
         let word = self.usage(slab.page());
-        // Relaxed: who frees the last block from now on finds the slab away, and leaves it to us. What all did is acquired with the use next.
-        word.fetch_add(AWAY, Ordering::Relaxed);
         let (used, holes) = self.await_quiet(slab);
         if used == 0 {
             // Relaxed: nobody will find the slab again.
@@ -266,12 +275,13 @@ impl Core {
             self.retire(slab);
             return true;
         }
-        if !self.give_pages_back(slab, |page| holes.has(page)) {
+        // It was when it was seen, before others drew from it perhaps.
+        if !self.are_few_in_use(slab, used) || !holes.are_enough(slab) {
             // Not again before long, whatever disturbed us.
             self.slab_state(slab.page()).note_searched(used);
-            self.relist(slab);
             return false;
         }
+        self.give_pages_back(slab, |page| holes.has(page));
         // Acquire: if we give back the rest, what all did to the blocks. The fence of `insert_run` releases which pages are not the slab's any more.
         let before = word.fetch_add(PUNCHED, Ordering::Acquire);
         if before & USE == 0 {
@@ -310,11 +320,10 @@ impl Core {
         });
     }
 
-    /// Makes those pages of an owned slab free that `is_free` says of, counted from the first: whether there were any. The first comes last, when nothing is asked any more: once it
+    /// Makes those pages of an owned slab free that `is_free` says of, counted from the first, one at least. The first comes last, when nothing is asked any more: once it
     /// is free all of them may be another slab's.
-    fn give_pages_back(&self, slab: Slab, is_free: impl Fn(u32) -> bool) -> bool {
+    fn give_pages_back(&self, slab: Slab, is_free: impl Fn(u32) -> bool) {
         let pages = self.free_pages();
-        let mut found = false;
         let mut end = slab.pages();
         while end > 0 {
             let mut first = end;
@@ -325,16 +334,12 @@ impl Core {
                     .store(Entry::BLANK.0, Ordering::Relaxed);
             }
             if first < end {
-                found = true;
                 pages.announce(end - first);
                 pages.insert_run(slab.page() + first, end - first);
             }
             end = first.saturating_sub(1);
         }
-        if found {
-            pages.raise_epoch();
-        }
-        found
+        pages.raise_epoch();
     }
 }
 
@@ -357,6 +362,87 @@ fn are_few(page_shift: u32, slab: Slab, used: u32) -> bool {
 mod tests {
     use super::*;
     use crate::layout;
+    use crate::simulated::host_heap::HostHeap;
+
+    /// Bytes of the blocks of the slab that is to be punched.
+    const BYTES: u32 = 64;
+
+    fn obtain(host: &HostHeap, bytes: u32) -> Option<u64> {
+        let address = host.heap().malloc(bytes.into()) as u64;
+        (address != 0).then_some(address)
+    }
+
+    fn free(host: &HostHeap, address: u64) {
+        // SAFETY: the tests free what they obtained, once.
+        unsafe { host.heap().free(address as *mut u8) };
+    }
+
+    /// A full heap of 1 MiB, and a listed slab of eight pages or more of which nothing is in use but the first block.
+    fn sparse() -> (HostHeap, Slab) {
+        let host = HostHeap::new(1 << 20, 1, 0);
+        let (mut blocks, mut large) = (Vec::new(), None);
+        while let Some(block) = obtain(&host, BYTES) {
+            blocks.push(block);
+            let seen = host.stripe(class::class_of(BYTES)).look();
+            if seen.order() >= 3 && large.is_none() {
+                large = Some(ticket_slab(seen));
+            }
+        }
+        let slab = large.expect("slabs grow");
+        let begin = host.heap().base() + (u64::from(slab.page()) << host.heap().page_shift);
+        let end = begin + (u64::from(slab.pages()) << host.heap().page_shift);
+        let others = blocks
+            .into_iter()
+            .filter(|block| (begin + 1..end).contains(block));
+        others.for_each(|block| free(&host, block));
+        (host, slab)
+    }
+
+    fn is_listed(host: &HostHeap, slab: Slab) -> bool {
+        let word = host
+            .heap()
+            .core()
+            .listed(slab.class())
+            .look(slab.page() / WORD_PAGES);
+        word >> (slab.page() % WORD_PAGES) & 1 != 0
+    }
+
+    #[test]
+    fn a_slab_that_is_sparse_is_punched() {
+        let (host, slab) = sparse();
+        let core = host.heap().core();
+        assert!(is_listed(&host, slab));
+        assert!(core.is_worth_punching(slab, core.used_hint(slab.page())));
+        assert!(core.punch_listed(slab));
+        assert!(!is_listed(&host, slab));
+        // But for those with words of the bitmap.
+        assert!(core.free_pages().count() >= slab.pages() / 2);
+    }
+
+    #[test]
+    fn a_slab_that_others_drew_from_since_it_was_seen_is_put_back() {
+        let (host, slab) = sparse();
+        let core = host.heap().core();
+        // Blocks of the class below come from the slab, which stays listed.
+        while core.used_hint(slab.page()) < core.slots(slab) / 2 {
+            obtain(&host, BYTES - 16).expect("the slab has room");
+        }
+        assert!(!core.punch_listed(slab));
+        assert!(is_listed(&host, slab));
+        assert_eq!(core.free_pages().count(), 0);
+    }
+
+    #[test]
+    fn a_larger_slab_than_was_seen_is_put_back() {
+        let (host, slab) = sparse();
+        let core = host.heap().core();
+        let seen = Slab::new(slab.page(), slab.class(), slab.order() - 1);
+        // The caller is to come again.
+        assert!(core.punch_listed(seen));
+        assert!(is_listed(&host, slab));
+        assert_eq!(core.free_pages().count(), 0);
+        assert!(core.punch_listed(slab));
+    }
 
     #[test]
     fn few_slots_are_fewer_than_a_share_rounded_down() {

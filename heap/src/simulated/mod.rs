@@ -5,7 +5,7 @@
 //! 2^20 threads on 132 multiprocessors takes part of a second, and is the same each time: whether refills choose well can be told without a GPU.
 
 #[path = "../../tests/host_heap/mod.rs"]
-mod host_heap;
+pub(crate) mod host_heap;
 
 mod launch;
 mod tests;
