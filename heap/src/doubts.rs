@@ -151,7 +151,7 @@ impl Core {
         let word = if head == page {
             seen.word
         } else {
-            // Relaxed: as in `look_at_pages`. What is punched meanwhile has given pages back, of which an epoch tells.
+            // Relaxed: as in `look_at_pages`. What is being punched, and not marked yet, is on its way itself: what lies between its pages does not matter.
             self.usage(head).load(Ordering::Relaxed)
         };
         if word & PUNCHED == 0 {
