@@ -2,9 +2,10 @@
 //! that a schedule was seen to take, so that a run is not spent on the slowest and all have many.
 
 /// Shares of scenarios by their tests' names.
-const SHARES: [(&str, u64); 24] = [
+const SHARES: [(&str, u64); 25] = [
     ("an_idle_slab_of_a_crosser_is_not_missed", 199),
     ("anything_is_asked_of_any_heap", 150),
+    ("anything_is_asked_of_a_heap_that_grows", 100),
     ("each_misuse_in_a_warp_is_counted_once", 117),
     ("as_many_pages_as_lanes_are_enough_again_and_again", 87),
     ("frees_of_one_block_by_many_lanes_are_one", 85),

@@ -1,12 +1,13 @@
 //! Any heap, in which anything is asked for: what no other scenario thought of.
 //!
-//! The schedule's seed chooses how large the heap is, how many stripes it has and which modes, a few sizes, what was allocated and freed
+//! The schedule's seed chooses how large the heap is, how many stripes it has and which modes, or how it grows; a few sizes, what was allocated and freed
 //! before, how much of the rest is gone, and what each lane of a few warps does then. Few sizes, so that the same pages become slabs of the same
 //! class again and again while others still hold what they knew of them.
 
 use super::ground::{Block, Ground, random};
 use super::{explore, run_warps};
 use scatterheap_heap::hardened::Hardening;
+use scatterheap_simt::time::nanosleep;
 use std::sync::{Arc, Mutex};
 
 /// Sizes of one heap.
@@ -122,31 +123,83 @@ fn any_modes() -> Hardening {
     chosen.fold(Hardening::NONE, |all, mode| all | mode)
 }
 
+/// Lets a few warps do anything, and then frees what lives.
+fn run_any(ground: &Arc<Ground>, demand: &Arc<Demand>) {
+    let warps = 1 + u32::try_from(random(3)).expect("small");
+    let lanes = 2 + u32::try_from(random(9)).expect("small");
+    let (rounds, known) = (2 + random(5), demand.clone());
+    let misuses = ground.misuses();
+    run_warps(ground, warps, lanes, move |ground, _, _| {
+        let mut blocks = Vec::new();
+        (0..rounds).for_each(|_| known.act(ground, &mut blocks));
+        blocks.into_iter().for_each(|block| ground.free(block));
+    });
+    assert_eq!(ground.misuses(), misuses, "nobody is accused");
+    while let Some(block) = demand.take() {
+        ground.free(block);
+    }
+}
+
+/// Bytes of a heap. Smaller ones have hardly a slab of several pages.
+fn any_capacity() -> u64 {
+    16 << 10 << random(5).max(random(5))
+}
+
+fn any_stripes() -> u32 {
+    1 + u32::try_from(random(4)).expect("small")
+}
+
 #[test]
 fn anything_is_asked_of_any_heap() {
     explore(|| {
-        // Smaller ones have hardly a slab of several pages.
-        let capacity = 16 << 10 << random(5).max(random(5));
-        let stripes = 1 + u32::try_from(random(4)).expect("small");
-        let ground = Ground::hardened(capacity, stripes, any_modes());
+        let capacity = any_capacity();
+        let ground = Ground::hardened(capacity, any_stripes(), any_modes());
         let demand = Arc::new(Demand::of(capacity));
         demand.age(&ground);
         if random(4) != 0 {
             demand.fill(&ground, 1024 << random(4));
         }
-        let warps = 1 + u32::try_from(random(3)).expect("small");
-        let lanes = 2 + u32::try_from(random(9)).expect("small");
-        let (rounds, known) = (2 + random(5), demand.clone());
-        let misuses = ground.misuses();
-        run_warps(&ground, warps, lanes, move |ground, _, _| {
-            let mut blocks = Vec::new();
-            (0..rounds).for_each(|_| known.act(ground, &mut blocks));
-            blocks.into_iter().for_each(|block| ground.free(block));
-        });
-        assert_eq!(ground.misuses(), misuses, "nobody is accused");
-        while let Some(block) = demand.take() {
-            ground.free(block);
+        run_any(&ground, &demand);
+        ground.finish();
+    });
+}
+
+/// A host that answers what a heap asks, sooner or later, as much as it asks or more, or refuses it; and says at last that this was all.
+fn answer(ground: &Ground) {
+    let most = ground.heap().layout().page_count;
+    for _ in 0..random(30) {
+        nanosleep(1000);
+        let (mapped, wanted) = (ground.mapped(), ground.mailbox().request().min(most));
+        if wanted <= mapped {
+            continue;
         }
+        match random(8) {
+            0..4 => ground.map(wanted, false),
+            4 => ground.map(wanted.max(any_page(most)), false),
+            5 => ground.mailbox().refuse(mapped, wanted),
+            _ => {}
+        }
+    }
+    ground.map(ground.mapped(), true);
+}
+
+/// Any number of pages up to all.
+fn any_page(most: u32) -> u32 {
+    1 + u32::try_from(random(most.into())).expect("small")
+}
+
+#[test]
+fn anything_is_asked_of_a_heap_that_grows() {
+    explore(|| {
+        let (capacity, low_water) = (any_capacity(), [0, 2, 4][below(3)]);
+        let first = any_page(u32::try_from(capacity >> 10).expect("small"));
+        let ground = Ground::growing(capacity, any_stripes(), first, 1 + random(200), low_water);
+        let demand = Arc::new(Demand::of(capacity));
+        let host = ground.clone();
+        let host = shuttle::thread::spawn(move || answer(&host));
+        run_any(&ground, &demand);
+        host.join().expect("no panic");
+        ground.map(ground.heap().layout().page_count, true);
         ground.finish();
     });
 }

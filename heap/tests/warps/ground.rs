@@ -2,12 +2,14 @@
 
 use super::host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_simt::atomic::Ordering;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 thread_local! {
@@ -27,10 +29,18 @@ pub fn random(bound: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..bound)
 }
 
-/// A heap and the blocks that are live in it. The lock is no scheduling point.
+/// A heap and the blocks that are live in it. Neither lock nor atomic is a scheduling point.
 pub struct Ground {
     pub host: HostHeap,
     live: Mutex<BTreeMap<u64, u64>>,
+    growing: Option<Growing>,
+}
+
+/// What a heap that grows shares with its host.
+struct Growing {
+    mailbox: Box<Mailbox>,
+    /// Pages that have memory, or are about to.
+    mapped: AtomicU32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +56,63 @@ impl Ground {
     }
 
     pub fn hardened(capacity: u64, stripes: u32, modes: Hardening) -> Arc<Self> {
-        let host = HostHeap::new(capacity, stripes, modes.flags());
+        Self::of(HostHeap::new(capacity, stripes, modes.flags()), None)
+    }
+
+    /// A heap of which `pages` pages have memory at first, of those that it may have. Requests wait for so many looks at the clock, and ask for more ahead of need if less than a part of the
+    /// pages is free.
+    pub fn growing(
+        capacity: u64,
+        stripes: u32,
+        pages: u32,
+        looks: u64,
+        low_water: u32,
+    ) -> Arc<Self> {
+        let answer = Answer {
+            pages,
+            closed: false,
+        };
+        let mailbox = Box::new(Mailbox::new(answer));
+        let growth = Growth {
+            mailbox: std::ptr::from_ref(&*mailbox) as u64,
+            patience: 1000 * looks,
+            pages,
+            low_water,
+        };
+        let growing = Growing {
+            mailbox,
+            mapped: AtomicU32::new(pages),
+        };
+        Self::of(HostHeap::growing(capacity, stripes, growth), Some(growing))
+    }
+
+    fn of(host: HostHeap, growing: Option<Growing>) -> Arc<Self> {
+        let live = Mutex::new(BTreeMap::new());
         Arc::new(Self {
             host,
-            live: Mutex::new(BTreeMap::new()),
+            live,
+            growing,
         })
+    }
+
+    /// The mailbox of a heap that grows.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.growing.as_ref().expect("a heap that grows").mailbox
+    }
+
+    /// Pages that have memory.
+    pub fn mapped(&self) -> u32 {
+        let most = self.heap().layout().page_count;
+        let growing = self.growing.as_ref();
+        growing.map_or(most, |growing| growing.mapped.load(Relaxed))
+    }
+
+    /// What the host does: says that so many pages have memory, no fewer than before, and whether there will be no more.
+    pub fn map(&self, pages: u32, closed: bool) {
+        if let Some(growing) = &self.growing {
+            growing.mapped.store(pages, Relaxed);
+        }
+        self.mailbox().answer(Answer { pages, closed });
     }
 
     /// Refused frees so far.
@@ -77,7 +139,8 @@ impl Ground {
             usable >= bytes && address % 16 == 0,
             "{usable} for {bytes} at {address:#x}"
         );
-        assert!(address >= heap.base() && address + usable <= heap.base() + heap.capacity());
+        let end = heap.base() + u64::from(self.mapped()) * heap.layout().page_bytes();
+        assert!(address >= heap.base() && address + usable <= end);
         {
             let mut live = self.live.lock().expect("lock");
             if let Some((begin, length)) = live.range(..address + usable).next_back() {
