@@ -20,11 +20,9 @@ use crate::entry::Entry;
 use crate::heap::Core;
 use crate::page_set::WORD_PAGES;
 use crate::refill::ticket_slab;
-use crate::scavenge::CLASSES_AT_ONCE;
 use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
-use core::ops::Range;
 use simt::atomic::Ordering;
 use simt::time;
 
@@ -94,25 +92,7 @@ impl Core {
         let first = self.at_random(classes);
         [first..classes, 0..first]
             .into_iter()
-            .any(|classes| self.punch_slabs_in(classes))
-    }
-
-    /// The same with some of the classes.
-    fn punch_slabs_in(&self, classes: Range<u32>) -> bool {
-        let mut from = classes.start;
-        while from < classes.end {
-            let (held, listed) = self.with_slabs(from, classes.end);
-            let mut some = held | listed;
-            while some != 0 {
-                time::give_turn();
-                if self.punch_slabs_of(from + some.trailing_zeros()) {
-                    return true;
-                }
-                some &= some - 1;
-            }
-            from += CLASSES_AT_ONCE;
-        }
-        false
+            .any(|classes| self.any_with_slabs(classes, |class| self.punch_slabs_of(class)))
     }
 
     /// The same with the slabs of a class.

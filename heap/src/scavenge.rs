@@ -25,7 +25,7 @@ use simt::atomic::{LOADED_TOGETHER, Ordering, acquire_loaded, fence};
 use simt::{thread, time};
 
 /// Classes that are looked at at once.
-pub(crate) const CLASSES_AT_ONCE: u32 = 4;
+const CLASSES_AT_ONCE: u32 = 4;
 
 /// One of so many refills that search takes idle slabs away where hardly any page is free.
 const SEARCHES_TO_RECLAIM: u32 = 8;
@@ -172,7 +172,7 @@ impl Core {
 
     /// Bits of those of several classes, from one on and before `end`, of which stripes have slabs; and of those of which slabs are listed.
     #[inline(always)]
-    pub(crate) fn with_slabs(&self, from: u32, end: u32) -> (u32, u32) {
+    fn with_slabs(&self, from: u32, end: u32) -> (u32, u32) {
         let seen = self.of_classes(from, end, |set| (set.holders(), set.count()));
         let bits = |(index, (holders, count)): (u32, (u32, u32))| {
             (
@@ -182,6 +182,29 @@ impl Core {
         };
         let both = |(held, listed), (is_held, is_listed)| (held | is_held, listed | is_listed);
         (0..).zip(seen).map(bits).fold((0, 0), both)
+    }
+
+    /// Whether something is true of one of several classes that have slabs, by turns: the others are not asked then.
+    #[inline(always)]
+    pub(crate) fn any_with_slabs(
+        &self,
+        classes: Range<u32>,
+        mut is_true: impl FnMut(u32) -> bool,
+    ) -> bool {
+        let mut from = classes.start;
+        while from < classes.end {
+            let (held, listed) = self.with_slabs(from, classes.end);
+            let mut some = held | listed;
+            while some != 0 {
+                time::give_turn();
+                if is_true(from + some.trailing_zeros()) {
+                    return true;
+                }
+                some &= some - 1;
+            }
+            from += CLASSES_AT_ONCE;
+        }
+        false
     }
 
     /// Looks at the stripes and slabs of a class, and at the free pages.
@@ -255,23 +278,13 @@ impl Core {
     #[inline(never)]
     fn look_at_larger(&self, wish: Wish, classes: Range<u32>, count: u32) -> Look {
         let mut result = Look::EXHAUSTED;
-        let mut from = classes.start;
-        while from < classes.end {
-            let (held, listed) = self.with_slabs(from, classes.end);
-            let mut some = held | listed;
-            while some != 0 {
-                time::give_turn();
-                let look = self.look_at_a_larger(wish, from + some.trailing_zeros(), count);
-                if look.ticket().is_some() {
-                    return look;
-                }
-                if look == Look::UNSETTLED {
-                    result = look;
-                }
-                some &= some - 1;
+        self.any_with_slabs(classes, |class| {
+            let look = self.look_at_a_larger(wish, class, count);
+            if look != Look::EXHAUSTED {
+                result = look;
             }
-            from += CLASSES_AT_ONCE;
-        }
+            look.ticket().is_some()
+        });
         result
     }
 
