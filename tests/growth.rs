@@ -3,6 +3,7 @@
 
 mod allocations;
 mod devices;
+mod shipped;
 
 use allocations::{Allocations, assert_empty, sizes, takes_whole};
 use bytemuck::{Pod, Zeroable};
@@ -10,7 +11,7 @@ use devices::for_each_device;
 use scatterheap::kernels::tally::Count;
 use scatterheap::simt::{kernel, thread, time};
 use scatterheap::stress::{self, Settings, Workload};
-use scatterheap::{Device, Error, Grid, Growth, Hardening, Heap, Misuse};
+use scatterheap::{Device, Error, Grid, Growth, Hardening, Heap, Misuse, replay};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -133,6 +134,46 @@ fn every_workload_passes_on_a_heap_that_grows() {
             assert!(report.passed(), "{report:#?}");
             heap.reset().expect("the device works");
         }
+    });
+}
+
+#[test]
+fn workloads_of_several_launches_have_a_heap_grow_between_them() {
+    for_each_device("workloads with growth between launches", |device| {
+        for workload in Workload::ALL {
+            let heap = heap(device, Growth::BetweenLaunches);
+            let (capacity, _) = from_and_to(device);
+            let settings = Settings {
+                threads: threads_for(capacity, 64, 1.5),
+                rounds: 16,
+                least: 64,
+                most: 64,
+                ..Settings::for_workload(workload, &heap)
+            };
+            let report = stress::run(&heap, workload, &settings, &mut |_, _| ())
+                .expect("the workload can be run");
+            assert!(report.passed(), "{report:#?}");
+            let has_several = matches!(workload, Workload::Uniform | Workload::Churn);
+            assert!(!has_several || heap.capacity() > capacity, "{workload}");
+        }
+    });
+}
+
+#[test]
+fn a_heap_grows_between_the_windows_of_a_replay() {
+    let trace = shipped::trace();
+    for_each_device("a replay with growth between launches", |device| {
+        let heap = heap_of(device, Growth::BetweenLaunches, MIB, 256 * MIB);
+        let settings = replay::Settings {
+            copies: Some(2),
+            ..replay::Settings::default()
+        };
+        let report = replay::run(&heap, &trace, &settings, &mut |_, _| ())
+            .expect("the trace can be replayed");
+        assert!(report.passed(), "{report:#?}");
+        assert!(heap.capacity() > MIB);
+        // What was not there in one window was for the next.
+        assert!(report.nulls < report.operations / 10, "{report:#?}");
     });
 }
 

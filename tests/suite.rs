@@ -3,6 +3,7 @@
 
 mod allocations;
 mod devices;
+mod shipped;
 
 use allocations::{Allocations, assert_empty, sizes, takes_whole};
 use devices::for_each_device;
@@ -12,7 +13,6 @@ use scatterheap::inspect::{Failures, Misused};
 use scatterheap::kernels::blocks::Block;
 use scatterheap::stress::{self, Settings, Workload};
 use scatterheap::{Device, Error, Heap, Misuse, Occupancy, replay};
-use scatterheap_trace::Trace;
 use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
@@ -125,10 +125,7 @@ mod workloads {
 
 #[test]
 fn the_shipped_trace_is_replayed() {
-    // Read when it runs: the bundle for GPU servers brings the trace along, but not the sources.
-    let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo and by the bundle");
-    let path = std::path::Path::new(&root).join("traces/sqlite3.sctrace");
-    let trace = Trace::read(path).expect("the trace is valid");
+    let trace = shipped::trace();
     for_each_device("the shipped trace", |device| {
         // Roomy: the largest blocks of the trace must find pages side by side.
         let heap = heap_of(device, 4 * capacity(device));

@@ -279,11 +279,7 @@ impl<'a> Replaying<'a> {
             latencies: self.latencies,
         };
         // SAFETY: the arrays were made for these copies and lanes, and live as long as `self`; so does the histogram.
-        self.seconds += unsafe {
-            self.heap
-                .device()
-                .time::<K>(Grid::of(threads), &arguments)?
-        };
+        self.seconds += unsafe { self.heap.time::<K>(Grid::of(threads), &arguments)? };
         Ok(())
     }
 

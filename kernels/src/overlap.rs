@@ -22,8 +22,10 @@ pub struct OverlapArguments {
     pub count: u64,
     /// Address of the tally.
     pub tally: u64,
-    /// Address of a bitmap with one bit for each granule of the heap, all zero.
+    /// Address of a bitmap with one bit for each granule, all zero.
     pub granules: u64,
+    /// Granules of what the heap had when the blocks were allocated: it may have more by now.
+    pub granule_count: u64,
 }
 
 kernel! {
@@ -39,17 +41,15 @@ kernel! {
         if block.address == 0 {
             return;
         }
-        // SAFETY: the host gave a heap.
-        let heap = &arguments.heap;
-        let offset = block.address.wrapping_sub(heap.base());
+        let offset = block.address.wrapping_sub(arguments.heap.base());
         let end = offset.wrapping_add(block.bytes).div_ceil(GRANULE_BYTES);
         let mut granule = offset / GRANULE_BYTES;
-        let mut shared = end > heap.capacity() / GRANULE_BYTES;
+        let mut shared = end > arguments.granule_count;
         while granule < end && !shared {
             let bit = granule % 32;
             let here = (32 - bit).min(end - granule);
             let mask = (u32::MAX >> (32 - here)) << bit;
-            // SAFETY: the bitmap has a bit for each granule of the heap.
+            // SAFETY: the bitmap has a bit for each granule of the count.
             let word = unsafe { &*(arguments.granules as *const DeviceAtomicU32).add((granule / 32) as usize) };
             // Relaxed: only the bits themselves matter.
             shared = word.fetch_or(mask, Ordering::Relaxed) & mask != 0;

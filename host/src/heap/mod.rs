@@ -189,6 +189,22 @@ impl Heap {
         unsafe { self.device.launch::<K>(grid, arguments) }
     }
 
+    /// Launches a kernel as [`launch`](Self::launch) does, waits for it and gives its time in seconds by the device's own clock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::time`], and if the heap was lost.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Device::launch`].
+    pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
+        self.check()?;
+        self.attend()?;
+        // SAFETY: as the caller promises.
+        unsafe { self.device.time::<K>(grid, arguments) }
+    }
+
     /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
     /// stale then: what is tried through them is refused and counted, see
     /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale).

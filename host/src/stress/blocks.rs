@@ -17,6 +17,29 @@ const STEPS: u64 = 4;
 /// Bytes of poison that one thread looks at.
 const MOST_POISON: u64 = 64 << 20;
 
+/// A bit for each granule of a heap that may grow.
+struct Granules {
+    bits: Memory,
+    count: u64,
+}
+
+impl Granules {
+    /// For what the heap has now.
+    fn of(heap: &Heap) -> Result<Self> {
+        let count = heap.capacity() / GRANULE_BYTES;
+        let bits = heap.device().allocate(count.div_ceil(8))?;
+        Ok(Self { bits, count })
+    }
+
+    /// Clears all, of which there are enough for what the heap has now.
+    fn clear_for(&mut self, heap: &Heap) -> Result<()> {
+        if self.count < heap.capacity() / GRANULE_BYTES {
+            *self = Self::of(heap)?;
+        }
+        self.bits.clear()
+    }
+}
+
 /// Threads free blocks far from those that they allocated.
 fn stride(count: u32) -> u64 {
     // A prime that is no divisor reaches every block once.
@@ -30,7 +53,7 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
     let device = run.heap.device();
     let threads = run.settings.threads;
     let blocks = device.allocate(u64::from(threads) * size_of::<Block>() as u64)?;
-    let granules = device.allocate((run.heap.capacity() / GRANULE_BYTES).div_ceil(8))?;
+    let mut granules = Granules::of(run.heap)?;
     let rounds = run.settings.rounds;
     let total = u64::from(rounds) * STEPS;
     for round in 0..rounds {
@@ -51,13 +74,14 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
             progress(done + 1, total);
             run.untimed::<Fill>(&arguments)?;
             progress(done + 2, total);
-            granules.clear()?;
+            granules.clear_for(run.heap)?;
             run.untimed::<MarkGranules>(&OverlapArguments {
                 heap: arguments.heap,
                 blocks: arguments.blocks,
                 count: arguments.count,
                 tally: arguments.tally,
-                granules: granules.address(),
+                granules: granules.bits.address(),
+                granule_count: granules.count,
             })?;
             if round == 0 {
                 run.note_peak()?;

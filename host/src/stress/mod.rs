@@ -86,7 +86,7 @@ impl Run<'_> {
     /// As for [`crate::Device::launch`].
     unsafe fn timed_on<K: Kernel>(&mut self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         // SAFETY: as the caller promises.
-        self.seconds += unsafe { self.heap.device().time::<K>(grid, arguments)? };
+        self.seconds += unsafe { self.heap.time::<K>(grid, arguments)? };
         Ok(())
     }
 
