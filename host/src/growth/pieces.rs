@@ -242,6 +242,18 @@ impl Pieces {
     ///
     /// No kernel may use the heap meanwhile, but those that `retract` runs.
     pub unsafe fn shrink(&self, retract: impl Fn(u32) -> Result<bool>) -> Result<()> {
+        self.shrink_by(retract, |offset| {
+            // SAFETY: no kernel uses the heap, and it does not know these pages any more.
+            unsafe { self.range.unmap(offset) }.map(drop)
+        })
+    }
+
+    /// The same with a way to unmap the piece at an offset in bytes.
+    fn shrink_by(
+        &self,
+        retract: impl Fn(u32) -> Result<bool>,
+        unmap: impl Fn(u64) -> Result<()>,
+    ) -> Result<()> {
         // Locked throughout, so that nothing is mapped meanwhile.
         let mut state = self.state();
         while let [_, .., (first, offset)] = state.pieces[..] {
@@ -249,11 +261,14 @@ impl Pieces {
                 break;
             }
             self.mailbox().clear_request();
-            state.pages = first;
             self.answer(first);
-            // SAFETY: no kernel uses the heap, and it does not know these pages any more.
-            unsafe { self.range.unmap(offset)? };
+            if let Err(error) = unmap(offset) {
+                // Its pages are there still: the heap has them again when it needs them.
+                self.answer(state.pages);
+                return Err(error);
+            }
             state.pieces.pop();
+            state.pages = first;
         }
         Ok(())
     }
@@ -272,6 +287,23 @@ mod tests {
         };
         let layout = Layout::new(1 << 30, 4).expect("1 GiB is a heap");
         Pieces::new(device, layout, plan).expect("16 MiB are there")
+    }
+
+    #[test]
+    fn a_piece_that_cannot_be_unmapped_is_the_heaps_still() {
+        let pieces = pieces(&Device::cpu());
+        let nothing = |_, _| Ok(());
+        pieces.grow(16 << 20, &nothing).expect("there is memory");
+        let before = pieces.capacity();
+        let refused = pieces.shrink_by(|_| Ok(true), |_| Err(Error::HeapLost));
+        refused.expect_err("it was not unmapped");
+        assert_eq!(pieces.capacity(), before);
+        // It can be tried again, and the heap can grow again.
+        // SAFETY: nobody uses the pages.
+        unsafe { pieces.shrink(|_| Ok(true)) }.expect("it is mapped");
+        assert!(pieces.capacity() < before);
+        pieces.grow(16 << 20, &nothing).expect("there is memory");
+        assert_eq!(pieces.capacity(), before);
     }
 
     #[test]

@@ -264,9 +264,11 @@ impl MemoryResource for Arena {
         state.behind = Mask::NONE;
         state.touched = used;
         let mut bytes = 0;
-        while let Some((offset, _)) = state.mapped.pop_if(|(offset, _)| *offset >= used) {
+        while let Some((offset, _)) = state.mapped.last().filter(|(offset, _)| *offset >= used) {
             // SAFETY: no block is there, and all work on those that were is done.
-            let memory = unsafe { self.range.unmap(offset)? };
+            let memory = unsafe { self.range.unmap(*offset)? };
+            // Not before: what cannot be unmapped is there still.
+            state.mapped.pop();
             bytes += memory.map_or(0, |memory| memory.bytes());
         }
         Ok(bytes)
