@@ -365,31 +365,73 @@ impl PageSet {
         false
     }
 
-    /// Takes all of `count` words from `first` on, at most `MOST`, or nothing and false. The taker owes a
+    /// Takes all of `count` words from `first` on, 2, 4, 8 and so on, or nothing and false. The taker owes a
     /// [`settle`](Self::settle).
     ///
-    /// All at once, and not one after the other, as [`take`](Self::take) would: a part that was there is put back.
-    #[inline(always)]
+    /// Up to four at once, and not one after the other, as [`take`](Self::take) would: a refill waits for it. What was there is put back if one is not whole any more.
     #[must_use]
-    pub fn take_words<const MOST: usize>(&self, first: u32, count: u32) -> bool {
-        let mut before = [0; MOST];
-        for (index, before) in (first..first + count).zip(&mut before) {
-            // Relaxed: the fence follows.
-            *before = self.word(index).fetch_and(0, Ordering::Relaxed);
+    pub fn take_words(&self, first: u32, count: u32) -> bool {
+        let end = first + count;
+        // Bits beyond the last page are none.
+        if end * WORD_PAGES > self.page_count || !self.are_whole(first, count) {
+            return false;
+        }
+        let mut index = first;
+        while index < end && self.claim_words(index, count) {
+            index += count.min(4);
         }
         // Acquire, for all words: as in `take`.
         fence(Ordering::Acquire);
-        let taken = (first..first + count).zip(before);
-        if taken.clone().all(|(_, before)| before == u64::MAX) {
+        if index == end {
             return true;
         }
-        for (index, before) in taken {
-            if before != 0 {
-                self.insert(index, before);
-            }
+        for index in first..index {
+            self.insert(index, u64::MAX);
         }
         self.raise_epoch();
         false
+    }
+
+    /// Whether all pages of so many words from `first` on seem to be members.
+    #[inline(always)]
+    fn are_whole(&self, first: u32, count: u32) -> bool {
+        // Relaxed: a guess, which the claim verifies.
+        let look = |index| self.word(index).load(Ordering::Relaxed);
+        if count == 2 {
+            return look(first) & look(first + 1) == u64::MAX;
+        }
+        (first..first + count).step_by(4).all(|index| {
+            look(index) & look(index + 1) & look(index + 2) & look(index + 3) == u64::MAX
+        })
+    }
+
+    /// Takes the first four of `count` words from `index` on, or both, if all of their pages are members; else what was taken is put back. The caller has a fence that acquires.
+    #[inline(always)]
+    fn claim_words(&self, index: u32, count: u32) -> bool {
+        // Relaxed: the fence follows. None waits for what was there before it.
+        let claim = |index| self.word(index).fetch_and(0, Ordering::Relaxed);
+        let (a, b) = (claim(index), claim(index + 1));
+        let (c, d) = if count == 2 {
+            (u64::MAX, u64::MAX)
+        } else {
+            (claim(index + 2), claim(index + 3))
+        };
+        let is_whole = a & b & c & d == u64::MAX;
+        if !is_whole {
+            self.put_back(index, &[a, b, c, d][..count.min(4) as usize]);
+        }
+        is_whole
+    }
+
+    /// Puts members of some words back that the caller took.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self, first: u32, words: &[u64]) {
+        for (index, members) in (first..).zip(words) {
+            if *members != 0 {
+                self.insert(index, *members);
+            }
+        }
     }
 
     /// Summary words from `index` on, as many as are read at once, and zeros beyond the last: one

@@ -6,7 +6,6 @@
 //! if one is not as it was seen. There is no lock.
 
 use crate::heap::Core;
-use crate::layout::MAX_ORDER;
 use crate::page_set::{PageSet, WORD_PAGES, for_each_word, low_bits};
 use simt::{time, warp};
 
@@ -81,29 +80,12 @@ fn take_first(pages: &PageSet, index: u32, order: u32) -> Result<u32, u64> {
     }
 }
 
-/// Words of the largest block of a slab.
-const BLOCK_WORDS: u32 = 1 << (MAX_ORDER - WORD_ORDER);
-
 /// Takes the aligned block of whole words with word `index`, if it is all free.
 #[inline(never)]
 fn take_words(pages: &PageSet, index: u32, order: u32) -> Option<u32> {
     let count = 1 << (order - WORD_ORDER);
     let first = index & !(count - 1);
-    if first + count > pages.word_count() {
-        return None;
-    }
-    // All words at once, and not one after the other: a refill waits for it.
-    let mut free = u64::MAX;
-    for offset in 0..BLOCK_WORDS {
-        // A guess, which the claim verifies.
-        free &= pages.look(first + offset.min(count - 1));
-    }
-    if free != u64::MAX {
-        return None;
-    }
-    pages
-        .take_words::<{ BLOCK_WORDS as usize }>(first, count)
-        .then_some(first * WORD_PAGES)
+    pages.take_words(first, count).then_some(first * WORD_PAGES)
 }
 
 /// The largest aligned blocks of set bits that a word has, of `2^least` to `2^most` bits: where they begin, and
@@ -523,6 +505,7 @@ impl RunSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::MAX_ORDER;
 
     #[test]
     fn steps_of_powers_of_two() {

@@ -1662,13 +1662,31 @@ fn pages_of_two_words_pass_the_content() {
             given.with_mut(|content| unsafe { *content += 1 });
             other.insert(1, u64::MAX);
         });
-        let taken = ground.set().take_words::<2>(0, 2);
+        let taken = ground.set().take_words(0, 2);
         if taken {
             // SAFETY: as above.
             content.with_mut(|content| unsafe { *content += 1 });
         }
         other.join().expect("no panic");
-        assert!(taken || ground.set().take_words::<2>(0, 2), "one is lost");
+        assert!(taken || ground.set().take_words(0, 2), "one is lost");
+    });
+}
+
+#[test]
+fn pages_of_two_words_go_back_if_some_are_gone() {
+    explore(4, || {
+        // All of two words is wanted; a page of the second is away for a moment.
+        let ground = Words::of([u64::MAX; 2]);
+        let other = ground.clone();
+        let other = loom::thread::spawn(move || {
+            if other.set().take(1, 1) {
+                other.insert(1, 1);
+            }
+        });
+        let taken = ground.set().take_words(0, 2);
+        other.join().expect("no panic");
+        let left = ground.set().take_words(0, 2);
+        assert_ne!(taken, left, "some are lost, or had twice");
     });
 }
 
