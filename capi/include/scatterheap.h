@@ -204,7 +204,8 @@ int scatterheap_record_stream(scatterheap_resource *resource, void *block, void 
 /* Gives what is kept for later back to the device; `given`, unless NULL, gets the bytes. May wait for the device. */
 int scatterheap_trim(scatterheap_resource *resource, uint64_t *given);
 
-/* Takes all blocks of a resource "arena=SIZE" back at once. Fails for others. */
+/* Takes all blocks of a resource "arena=SIZE" back at once, as if each was deallocated on the stream that it was
+ * allocated for. Fails for others. */
 int scatterheap_reset(scatterheap_resource *resource);
 
 /* Writes out what traces have in memory. This also happens when a resource is destroyed and when the process ends. */

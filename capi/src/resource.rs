@@ -28,7 +28,7 @@ pub struct Resource {
     streams: Streams,
 }
 
-/// Streams, other than its own, that a block was used on, until it is deallocated.
+/// Streams, other than its own, that a block was used on, until it is deallocated or its arena reset.
 #[derive(Default)]
 struct UsedByOthers {
     blocks: Mutex<HashMap<DevicePointer, Vec<Stream>>>,
@@ -55,6 +55,15 @@ impl UsedByOthers {
         let mut blocks = self.blocks.lock();
         let streams = blocks.remove(&pointer).unwrap_or_default();
         self.count.store(blocks.len(), Ordering::Relaxed);
+        streams
+    }
+
+    /// Those of all blocks.
+    fn drain(&self) -> Vec<Stream> {
+        let mut blocks = self.blocks.lock();
+        let streams = blocks.drain().flat_map(|(_, streams)| streams).collect();
+        // Relaxed: as above.
+        self.count.store(0, Ordering::Relaxed);
         streams
     }
 }
@@ -130,13 +139,18 @@ impl Resource {
     ) -> Result<()> {
         let _context = KeptContext::of_this_thread();
         self.streams.with(&self.device, stream, |stream| {
-            for other in self.used_by_others.remove(pointer) {
-                if other != *stream {
-                    stream.wait(&other.record()?)?;
+            // Before the call, as another thread may get the same address right after it.
+            let others = self.used_by_others.remove(pointer);
+            let outcome = wait_for(&others, stream).and_then(|()| {
+                let memory = &self.layers.memory;
+                Ok(memory.deallocate(pointer, bytes, alignment, stream)?)
+            });
+            if outcome.is_err() {
+                for other in &others {
+                    self.used_by_others.insert(pointer, other);
                 }
             }
-            let memory = &self.layers.memory;
-            Ok(memory.deallocate(pointer, bytes, alignment, stream)?)
+            outcome
         })
     }
 
@@ -163,7 +177,8 @@ impl Resource {
         Ok(self.layers.memory.trim()?)
     }
 
-    /// Takes all blocks of an arena back at once.
+    /// Takes all blocks of an arena back at once, after the work on their streams, and on those that were recorded for
+    /// them.
     ///
     /// # Errors
     ///
@@ -172,7 +187,7 @@ impl Resource {
         let arena = self.layers.lone_arena();
         let arena = arena.ok_or_else(|| Error::NotAnArena(self.composition.to_string()))?;
         let _context = KeptContext::of_this_thread();
-        arena.reset();
+        arena.reset_after(&self.used_by_others.drain());
         Ok(())
     }
 
@@ -215,6 +230,14 @@ impl Resource {
         }
         text
     }
+}
+
+/// Lets a stream wait for what is enqueued on others by now.
+fn wait_for(others: &[Stream], stream: &Stream) -> Result<()> {
+    for other in others.iter().filter(|other| *other != stream) {
+        stream.wait(&other.record()?)?;
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Resource {
@@ -314,6 +337,32 @@ mod tests {
             .deallocate(block, 1000, 256, 0)
             .expect("handed out");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn recorded_streams_outlive_a_refused_deallocation() {
+        let resource = resource("caching");
+        let block = resource.allocate(1000, 256, 0).expect("memory");
+        resource.record_stream(block, 0x500).expect("a stream");
+        resource
+            .deallocate(block, 999, 256, 0)
+            .expect_err("another size");
+        assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 1);
+        assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 1);
+        resource
+            .deallocate(block, 1000, 256, 0)
+            .expect("handed out");
+        assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn recorded_streams_are_forgotten_by_a_reset() {
+        let arena = resource("arena=1MiB");
+        let block = arena.allocate(1000, 256, 0).expect("memory");
+        arena.record_stream(block, 0x500).expect("a stream");
+        arena.reset().expect("an arena");
+        assert!(arena.used_by_others.blocks.lock().is_empty());
+        assert_eq!(arena.used_by_others.count.load(Ordering::Relaxed), 0);
     }
 
     #[test]

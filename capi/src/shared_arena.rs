@@ -24,9 +24,9 @@ impl SharedArena {
         })
     }
 
-    /// Takes all blocks back at once.
-    pub fn reset(&self) {
-        self.arena.write().reset();
+    /// Takes all blocks back at once, after the work on these streams, too.
+    pub fn reset_after(&self, streams: &[Stream]) {
+        self.arena.write().reset_after(streams);
     }
 
     /// Bytes that are mapped, and those behind which all is free.

@@ -134,6 +134,17 @@ impl Arena {
 
     /// Frees everything, and keeps the memory.
     pub fn reset(&mut self) {
+        self.reset_after(&[]);
+    }
+
+    /// The same, where blocks were also used on these streams: who gets the memory next waits for
+    /// their work, too.
+    pub fn reset_after(&mut self, streams: &[Stream]) {
+        let state = self.state.get_mut();
+        for stream in streams {
+            let mask = state.order.mask(stream);
+            state.behind = state.behind.and(mask);
+        }
         self.free_from(0);
     }
 
@@ -335,5 +346,25 @@ impl MemoryResource for Scope<'_> {
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
         self.arena.free_from(self.first + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_after_a_reset_waits_for_all_streams_that_used_a_block() {
+        let device = Device::cpu();
+        let [own, other, next] = [(); 3].map(|()| Stream::new(&device).expect("a stream"));
+        let mut arena = Arena::new(&device, 1 << 20).expect("addresses");
+        for (others, waits) in [(&[][..], 1), (std::slice::from_ref(&other), 1 + 2)] {
+            arena.allocate(1000, 256, &own).expect("memory");
+            arena.reset_after(others);
+            arena.allocate(1000, 256, &next).expect("memory");
+            assert_eq!(arena.state.get_mut().order.waits(), waits);
+            arena.reset();
+            arena.trim().expect("trimmed");
+        }
     }
 }
