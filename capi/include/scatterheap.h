@@ -16,6 +16,8 @@
  *              that enqueues it returns, streams are any numbers.
  *   failure    Functions that return int return 0, or -1 if they failed. Pointers are NULL and sizes SIZE_MAX then.
  *              scatterheap_last_error() says why. Nothing has changed by a call that failed.
+ *   room       How much a caller's array holds. With no room nothing is written, and the array may be NULL: for who asks
+ *              how much there is. NULL with room is a failure.
  *
  * A resource or heap that was destroyed may be named later: that is an error, not undefined. Pointers to such that no
  * function here returned are undefined, as are blocks that are used after they were deallocated.

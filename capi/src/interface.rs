@@ -288,13 +288,10 @@ pub unsafe extern "C" fn scatterheap_report(
     let report = || {
         // SAFETY: as the caller promises.
         let text = unsafe { held(resource) }?.report();
-        let shown = &text.as_bytes()[..text.len().min(room.saturating_sub(1))];
-        // SAFETY: as the caller promises; one is left for the zero.
-        unsafe { hand_over(shown, buffer.cast(), room) }?;
-        if room > 0 {
-            // SAFETY: less than `room`.
-            unsafe { buffer.add(shown.len()).write(0) };
-        }
+        let mut shown = text.as_bytes()[..text.len().min(room.saturating_sub(1))].to_vec();
+        shown.push(0);
+        // SAFETY: as the caller promises.
+        unsafe { hand_over(&shown, buffer.cast(), room) }?;
         Ok(text.len())
     };
     guard(report).unwrap_or(usize::MAX)
@@ -302,15 +299,72 @@ pub unsafe extern "C" fn scatterheap_report(
 
 /// Copies as many values as there is room for.
 ///
+/// # Errors
+///
+/// If there is said to be room at NULL.
+///
 /// # Safety
 ///
-/// There must be room for `room` values.
+/// There must be room for `room` values, or `room_for` be NULL.
 pub(crate) unsafe fn hand_over<T: Copy>(values: &[T], room_for: *mut T, room: usize) -> Result<()> {
-    let count = values.len().min(room);
-    if count > 0 && room_for.is_null() {
+    if room == 0 {
+        return Ok(()); // Who asks how many there are.
+    }
+    if room_for.is_null() {
         return Err(Error::NullPointer("the room for what is asked"));
     }
     // SAFETY: as the caller promises; nothing of ours lies there.
-    unsafe { ptr::copy_nonoverlapping(values.as_ptr(), room_for, count) };
+    unsafe { ptr::copy_nonoverlapping(values.as_ptr(), room_for, values.len().min(room)) };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resource with a block, and its report's length.
+    fn resource() -> (*const Handle, usize) {
+        // SAFETY: both texts end with a zero, and the handle is good.
+        unsafe {
+            let resource = scatterheap_create(c"cpu".as_ptr(), c"segments".as_ptr());
+            assert!(!scatterheap_allocate(resource, 1000, 256, ptr::null_mut()).is_null());
+            (resource, scatterheap_report(resource, ptr::null_mut(), 0))
+        }
+    }
+
+    #[test]
+    fn a_report_is_as_long_as_there_is_room_for() {
+        let (resource, length) = resource();
+        for room in [0, 1, 2, length, length + 1, length + 2] {
+            let mut buffer = vec![c_char::MAX; length + 3];
+            // SAFETY: the handle is good, and there is more room than that.
+            let told = unsafe { scatterheap_report(resource, buffer.as_mut_ptr(), room) };
+            assert_eq!(told, length);
+            let written = length.saturating_add(1).min(room);
+            let (text, rest) = buffer.split_at(written);
+            assert_eq!(
+                text.iter().position(|&letter| letter == 0),
+                written.checked_sub(1)
+            );
+            assert!(rest.iter().all(|&letter| letter == c_char::MAX), "{room}");
+        }
+    }
+
+    #[test]
+    fn room_at_null_is_an_error() {
+        let (resource, length) = resource();
+        assert_ne!(length, usize::MAX);
+        for room in [1, 2, length + 1] {
+            // SAFETY: the handle is good, and NULL is refused.
+            unsafe {
+                let told = scatterheap_report(resource, ptr::null_mut(), room);
+                assert_eq!(told, usize::MAX, "{room}");
+                let told = scatterheap_places(resource, ptr::null_mut(), room);
+                assert_eq!(told, usize::MAX, "{room}");
+            }
+        }
+        // SAFETY: the handle is good, and there is room for none.
+        let count = unsafe { scatterheap_places(resource, ptr::null_mut(), 0) };
+        assert_eq!(count, 2);
+    }
 }

@@ -97,6 +97,7 @@ static void misuse(const char *device) {
     EXPECT(scatterheap_get_statistics(memory, NULL) == -1 && said("NULL"));
     EXPECT(scatterheap_reset(memory) == -1 && said("arena"));
     EXPECT(scatterheap_places(memory, NULL, 3) == SIZE_MAX && said("NULL"));
+    EXPECT(scatterheap_report(memory, NULL, 1) == SIZE_MAX && said("NULL"));
     EXPECT(scatterheap_destroy(memory) == 0);
     EXPECT(scatterheap_destroy(memory) == -1 && said("destroyed"));
     EXPECT(!scatterheap_allocate(memory, 1000, 256, NULL) && said("destroyed"));
@@ -171,6 +172,7 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_attend(heap, &capacity) == 0 && capacity >= 2 << 20);
     EXPECT(scatterheap_heap_grow(heap, 1 << 30, NULL) == -1 && said("64 MiB"));
     EXPECT(scatterheap_heap_blocks(heap, NULL, 0) == 0);
+    EXPECT(scatterheap_heap_blocks(heap, NULL, 1) == SIZE_MAX && said("NULL"));
     EXPECT(scatterheap_heap_check(heap) == 0);
     EXPECT(scatterheap_heap_reset(heap) == 0);
     EXPECT(scatterheap_heap_handle(heap, &handles[1]) == 0 && handles[2].words[0] == 0);
