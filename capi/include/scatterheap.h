@@ -185,8 +185,9 @@ int scatterheap_destroy(scatterheap_resource *resource);
 
 /* The resource that the functions for PyTorch use for this GPU. It is created when it is first asked for, and lives as
  * long as the process. SCATTERHEAP_DEVICE=cpu puts it on the CPU, whatever the number; SCATTERHEAP_COMPOSITION says
- * what it is made of ("default" if nothing does); SCATTERHEAP_TRACE=FILE writes its calls to FILE (FILE.N for a GPU
- * other than 0). */
+ * what it is made of ("default" if nothing does); SCATTERHEAP_TRACE=FILE writes its calls to FILE. Each default resource
+ * has trace files of its own: where FILE is said, here or in a composition, that of device N is FILE.N, but for device
+ * 0. */
 scatterheap_resource *scatterheap_default(int device);
 
 /* Says what default resources are made of. Fails if one is made of something else already. */

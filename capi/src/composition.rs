@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use scatterheap_host::size::Bytes;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Adaptors and a resource, such as `statistics,limit=8GiB,caching`. The header of the C interface has the words.
@@ -12,7 +12,8 @@ pub struct Composition {
     /// From the outermost on.
     pub(crate) adaptors: Vec<Adaptor>,
     pub(crate) base: Base,
-    text: String,
+    /// The text of each adaptor, and at the end of the base.
+    words: Vec<String>,
 }
 
 /// What wraps a resource.
@@ -44,15 +45,35 @@ impl Composition {
     /// Lets every call be written to a file, before anything else is done with it.
     #[must_use]
     pub fn traced_to(mut self, file: PathBuf) -> Self {
-        self.text = format!("trace={},{}", file.display(), self.text);
+        self.words.insert(0, trace_to(&file));
         self.adaptors.insert(0, Adaptor::Trace(file));
+        self
+    }
+
+    /// The same for one of several devices, with trace files of its own: as said for the first one, with its number at
+    /// the end for others.
+    #[must_use]
+    pub fn of_device(mut self, number: u32) -> Self {
+        for (adaptor, word) in self.adaptors.iter_mut().zip(&mut self.words) {
+            if let Adaptor::Trace(file) = adaptor
+                && number > 0
+            {
+                file.as_mut_os_string().push(format!(".{number}"));
+                *word = trace_to(file);
+            }
+        }
         self
     }
 }
 
+/// The word for an adaptor that writes to this file.
+fn trace_to(file: &Path) -> String {
+    format!("trace={}", file.display())
+}
+
 impl fmt::Display for Composition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
+        formatter.write_str(&self.words.join(","))
     }
 }
 
@@ -61,13 +82,14 @@ impl FromStr for Composition {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = |reason| Error::BadComposition(text.to_owned(), reason);
-        let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
-        let base = Base::read(words.pop().unwrap_or_default()).map_err(bad)?;
-        let adaptors: std::result::Result<_, _> = words.into_iter().map(Adaptor::read).collect();
+        let words: Vec<&str> = text.split(',').map(str::trim).collect();
+        let (base, adaptors) = words.split_last().expect("a part, be it empty");
+        let base = Base::read(base).map_err(bad)?;
+        let adaptors: Reason<_> = adaptors.iter().copied().map(Adaptor::read).collect();
         Ok(Self {
             adaptors: adaptors.map_err(bad)?,
             base,
-            text: text.to_owned(),
+            words: words.into_iter().map(str::to_owned).collect(),
         })
     }
 }
@@ -159,10 +181,22 @@ mod tests {
             count: 10,
         };
         assert_eq!(composition.base, pool);
-        assert_eq!(composition.to_string(), text);
+        assert_eq!(composition.to_string(), text.replace(' ', ""));
         let traced = composition.traced_to("log.csv".into());
         assert_eq!(traced.adaptors[0], Adaptor::Trace("log.csv".into()));
         assert_eq!(traced.to_string().parse().ok(), Some(traced));
+    }
+
+    #[test]
+    fn each_device_has_trace_files_of_its_own() {
+        let text = "trace=a.csv,statistics,trace = b.csv,caching";
+        let composition: Composition = text.parse().expect("good words");
+        assert_eq!(composition.clone().of_device(0), composition);
+        let third = composition.of_device(3);
+        assert_eq!(third.adaptors[2], Adaptor::Trace("b.csv.3".into()));
+        let text = "trace=a.csv.3,statistics,trace=b.csv.3,caching";
+        assert_eq!(third.to_string(), text);
+        assert_eq!(text.parse().ok(), Some(third));
     }
 
     #[test]

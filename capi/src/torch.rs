@@ -15,7 +15,6 @@ use scatterheap_host::resource::DEFAULT_ALIGNMENT;
 use scatterheap_host::{Device, KeptContext, Selector};
 use std::env;
 use std::ffi::{c_char, c_int, c_void};
-use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -90,9 +89,10 @@ fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Def
             .parse()?,
     };
     let composition = match variable(TRACE_VARIABLE) {
-        Some(file) => composition.traced_to(numbered(&file, number)),
+        Some(file) => composition.traced_to(file.into()),
         None => composition,
     };
+    let composition = composition.of_device(number);
     let _context = KeptContext::of_this_thread();
     let resource = Resource::on(&Device::open(&selector, &[])?, composition)?;
     let handle = Handle::of_default(resource.clone());
@@ -101,14 +101,6 @@ fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Def
 
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
-}
-
-/// The file for a device: as said for the first one, with its number at the end for others.
-fn numbered(file: &str, number: u32) -> PathBuf {
-    if number == 0 {
-        return file.into();
-    }
-    format!("{file}.{number}").into()
 }
 
 /// Says what default resources are made of that are created from now on.
@@ -226,12 +218,6 @@ pub extern "C" fn scatterheap_torch_empty_cache() {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn other_devices_have_other_traces() {
-        assert_eq!(numbered("a.csv", 0), PathBuf::from("a.csv"));
-        assert_eq!(numbered("a.csv", 3), PathBuf::from("a.csv.3"));
-    }
 
     #[test]
     fn devices_that_cannot_be_are_refused() {

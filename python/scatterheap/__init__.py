@@ -45,7 +45,8 @@ adaptor                          adds
 ===============================  =============================================================
 
 ``"caching"`` is short for ``"caching,segments,device"``; ``"caching,segments,limit=8GiB,device"`` limits what is taken
-from the device rather than what is handed out.
+from the device rather than what is handed out. Where a composition is for several devices (``configure_default``,
+``scatterheap.torch.use``, ``scatterheap.cupy.use``), ``trace=FILE`` is FILE.N for device N, but for device 0.
 
 Streams are CUDA's handles, as numbers (``stream.cuda_stream`` of PyTorch, ``stream.ptr`` of CuPy); 0 is the default
 stream. They must not be destroyed before the resource.

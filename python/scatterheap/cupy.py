@@ -27,7 +27,7 @@ import pathlib
 import tempfile
 import threading
 
-from ._native import Resource, device_functions, link
+from ._native import Resource, composition_of_device, device_functions, link
 from .errors import Error
 
 DECLARATIONS = """\
@@ -86,7 +86,7 @@ def _directory():
 
 class Allocator:
     """Functions for ``cupy.cuda.PythonFunctionAllocator``: one resource for each device, made when it is first
-    needed. ``current_stream`` tells the stream (an object with ``ptr``); ``device`` is for tests without a GPU."""
+    needed, with trace files of its own (``trace=FILE`` is FILE.N for device N, but for 0). ``current_stream`` tells the stream (an object with ``ptr``); ``device`` is for tests without a GPU."""
 
     def __init__(self, composition, current_stream, device=None):
         self.composition = composition
@@ -106,7 +106,8 @@ class Allocator:
             with self._lock:
                 found = self._resources.get(device)
                 if found is None:
-                    found = Resource(self._device or f"cuda:{device}", self.composition)
+                    composition = composition_of_device(self.composition, device)
+                    found = Resource(self._device or f"cuda:{device}", composition)
                     self._resources[device] = found
         return found
 

@@ -21,7 +21,7 @@ _used = None
 
 def use(composition=None, trace=None):
     """Lets PyTorch allocate from default resources of this ``composition``, ``"default"`` if none is given. With
-    ``trace`` every call is written to that file. Must be called before PyTorch allocates on a GPU."""
+    ``trace`` every call is written to that file; for a GPU other than 0 its number is put at the end. Must be called before PyTorch allocates on a GPU."""
     global _used
     import torch
 

@@ -51,6 +51,14 @@ mod _native {
         ))
     }
 
+    /// A composition for one of several devices, so that each writes its own traces.
+    #[pyfunction]
+    fn composition_of_device(py: Python<'_>, composition: &str, number: u32) -> PyResult<String> {
+        let composition = composition.parse::<scatterheap_capi::Composition>();
+        let composition = composition.map_err(|error| crate::errors::exception(py, &error))?;
+        Ok(composition.of_device(number).to_string())
+    }
+
     /// Says what default resources are made of.
     #[pyfunction]
     fn configure_default(py: Python<'_>, composition: &str) -> PyResult<()> {

@@ -1,5 +1,7 @@
 """CuPy's allocator: its functions on the CPU with streams that are made up, and all of it where CuPy and a GPU are."""
 
+import pathlib
+import tempfile
 import unittest
 
 import numpy as np
@@ -56,6 +58,16 @@ class Functions(unittest.TestCase):
         self.assertEqual((allocator.trim(), reserved > 0), (reserved, True))
         with self.assertRaises(KeyError):
             allocator.free(first, 0)
+
+    def test_each_device_writes_a_trace_of_its_own(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory, "trace.csv")
+            allocator = Allocator(f"trace={file},caching", lambda: FakeStream(0), device="cpu")
+            for device in range(2):
+                allocator.malloc(1000 + device, device)
+                allocator.resource(device).flush()
+            self.assertIn("malloc,0,1000,", file.read_text())
+            self.assertIn("malloc,0,1001,", pathlib.Path(f"{file}.1").read_text())
 
     def test_no_memory_is_a_memory_error(self):
         allocator = Allocator("limit=1MiB,caching", lambda: FakeStream(0), device="cpu")

@@ -173,6 +173,25 @@ class Traces(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stdout.strip()), (0, device), ran.stderr)
             self.assertIn("malloc,0,77,256", file.read_text())
 
+    def test_each_device_writes_a_trace_of_its_own(self):
+        program = (
+            "import scatterheap; scatterheap.configure_default('trace=trace.csv,statistics, trace = inner.csv,caching')\n"
+            "for number in range(3): scatterheap.default_resource(number).allocate(1000 + number)\n"
+            "print(scatterheap.default_resource(2).composition)"
+        )
+        with tempfile.TemporaryDirectory() as directory:
+            environment = dict(os.environ, SCATTERHEAP_DEVICE="cpu", SCATTERHEAP_TRACE="outer,most")
+            ran = subprocess.run(
+                [sys.executable, "-c", program], env=environment, cwd=directory, capture_output=True, text=True
+            )
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            for name in ["outer,most", "trace.csv", "inner.csv"]:
+                for number, end in enumerate(["", ".1", ".2"]):
+                    rows = csv.DictReader(pathlib.Path(directory, name + end).read_text().splitlines())
+                    self.assertEqual([row["size"] for row in rows], [str(1000 + number)])
+        composition = "trace=outer,most.2,trace=trace.csv.2,statistics,trace=inner.csv.2,caching"
+        self.assertEqual(ran.stdout.strip(), composition)
+
 
 if __name__ == "__main__":
     unittest.main()
