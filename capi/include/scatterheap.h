@@ -40,6 +40,8 @@ extern "C" {
 
 typedef struct scatterheap_resource scatterheap_resource;
 
+/* Figures of a resource. Where a composition has several `caching`, `segments` or `buddy`, theirs are added up; of
+ * `statistics`, the outermost counts. Of `default` only the cache is asked. */
 typedef struct scatterheap_statistics {
     uint64_t live_blocks;        /* blocks that are handed out */
     uint64_t live_bytes;         /* their bytes, as asked for */
@@ -51,11 +53,11 @@ typedef struct scatterheap_statistics {
     uint64_t hits;               /* `caching`: allocations that found a block in their thread's cache */
     uint64_t misses;             /* `caching`: allocations that did not */
     uint64_t kept_bytes;         /* `caching`: bytes that are kept for later */
-    uint64_t waits;              /* `caching`, `segments`: how often a stream was made to wait for another */
-    uint64_t reserved_bytes;     /* `caching`, `segments`, `arena`: bytes taken from the device */
-    uint64_t free_bytes;         /* bytes of these that are free, and `buddy` */
-    uint64_t largest_free_bytes; /* bytes of the largest free piece, and `buddy` */
-    uint64_t free_pieces;        /* `caching`, `segments`: number of free pieces */
+    uint64_t waits;              /* `caching`, `segments`, `remapping`: how often a stream was made to wait for another */
+    uint64_t reserved_bytes;     /* bytes taken from the device */
+    uint64_t free_bytes;         /* `segments`, `remapping`, `buddy`, `arena`: bytes of these that are free */
+    uint64_t largest_free_bytes; /* the same: bytes of the largest free piece */
+    uint64_t free_pieces;        /* `segments`, `remapping`: number of free pieces */
     uint64_t peak_reserved_bytes; /* the most bytes that were taken from the device at once */
 } scatterheap_statistics;
 

@@ -74,6 +74,22 @@ impl Figures {
     }
 }
 
+/// Adds what another part of a resource counts to what is known so far.
+pub fn add(figure: &mut u64, more: u64) {
+    *figure = match *figure {
+        UNKNOWN => more,
+        known => known.saturating_add(more),
+    };
+}
+
+/// Makes a figure the larger one of what is known so far and what another part of a resource has.
+pub fn raise(figure: &mut u64, other: u64) {
+    *figure = match *figure {
+        UNKNOWN => other,
+        known => known.max(other),
+    };
+}
+
 impl Default for Figures {
     fn default() -> Self {
         Self {

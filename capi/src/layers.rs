@@ -2,7 +2,7 @@
 
 use crate::composition::{Adaptor, Base, Composition};
 use crate::error::{Error, Result};
-use crate::figures::{Figures, Place};
+use crate::figures::{Figures, Place, add, raise};
 use crate::shared_arena::SharedArena;
 use scatterheap_host::Device;
 use scatterheap_host::resource::adaptor::Report;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Any resource.
 type Shared = Arc<dyn MemoryResource>;
 type Log = Logging<Shared, BufWriter<File>>;
-/// Adds what a part knows to the figures.
+/// Adds what a part knows to the figures. Parts are asked from the innermost on.
 type View = Box<dyn Fn(&mut Figures) + Send + Sync>;
 
 /// The parts of a resource.
@@ -75,7 +75,7 @@ impl Layers {
                 let mut layers = Self::of(remapping.clone());
                 layers.views.push(Box::new(move |figures| {
                     see_fragmentation(figures, remapping.fragmentation());
-                    figures.waits = remapping.waits();
+                    add(&mut figures.waits, remapping.waits());
                 }));
                 layers
             }
@@ -102,8 +102,7 @@ impl Layers {
                 let buddy = Arc::new(Buddy::new(memory(), *bytes)?);
                 let mut layers = Self::of(buddy.clone());
                 layers.views.push(Box::new(move |figures| {
-                    figures.free_bytes = buddy.free_bytes();
-                    figures.largest_free_bytes = buddy.largest_free();
+                    see_free(figures, buddy.free_bytes(), buddy.largest_free());
                 }));
                 layers
             }
@@ -121,9 +120,8 @@ impl Layers {
         let below = arena.clone();
         layers.views.push(Box::new(move |figures| {
             let (committed, used) = below.committed_and_used();
-            figures.reserved_bytes = committed;
-            figures.free_bytes = committed.saturating_sub(used);
-            figures.largest_free_bytes = figures.free_bytes;
+            let free = committed.saturating_sub(used);
+            see_free(figures, free, free);
         }));
         layers.arena = Some(arena);
         Ok(layers)
@@ -134,7 +132,6 @@ impl Layers {
         let seen = segments.clone();
         self.views.push(Box::new(move |figures| {
             see_segments(figures, &seen);
-            figures.waits = seen.waits();
         }));
         self.spans = Some(Box::new(move || places(&segments)));
     }
@@ -236,12 +233,13 @@ fn make(file: &Path) -> Result<File> {
 }
 
 fn see_usage(figures: &mut Figures, usage: Usage) {
-    figures.hits = usage.hits;
-    figures.misses = usage.misses;
-    figures.kept_bytes = usage.kept;
-    figures.waits = usage.waits;
+    add(&mut figures.hits, usage.hits);
+    add(&mut figures.misses, usage.misses);
+    add(&mut figures.kept_bytes, usage.kept);
+    add(&mut figures.waits, usage.waits);
 }
 
+/// The outermost ones count the program's calls, so theirs stand.
 fn see_counts(figures: &mut Figures, statistics: &Statistics<Shared>) {
     let counts = statistics.counts();
     figures.allocations = counts.allocations;
@@ -253,13 +251,18 @@ fn see_counts(figures: &mut Figures, statistics: &Statistics<Shared>) {
 
 fn see_segments<U: MemoryResource>(figures: &mut Figures, segments: &Segments<U>) {
     see_fragmentation(figures, segments.fragmentation());
+    add(&mut figures.waits, segments.waits());
 }
 
 fn see_fragmentation(figures: &mut Figures, found: Fragmentation) {
-    figures.reserved_bytes = found.reserved;
-    figures.free_bytes = found.free;
-    figures.largest_free_bytes = found.largest_free;
-    figures.free_pieces = found.free_pieces;
+    see_free(figures, found.free, found.largest_free);
+    add(&mut figures.free_pieces, found.free_pieces);
+}
+
+/// What a part has free it has from the device, or from the part below, where it is not free: it is counted once.
+fn see_free(figures: &mut Figures, free: u64, largest: u64) {
+    add(&mut figures.free_bytes, free);
+    raise(&mut figures.largest_free_bytes, largest);
 }
 
 fn places<U: MemoryResource>(segments: &Segments<U>) -> Vec<Place> {

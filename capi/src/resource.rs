@@ -253,6 +253,7 @@ impl fmt::Debug for Resource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::UNKNOWN;
 
     fn resource(composition: &str) -> Arc<Resource> {
         Resource::new("cpu", composition).expect("a resource")
@@ -309,6 +310,47 @@ mod tests {
         assert_eq!(resource.figures().kept_bytes, 1 << 20);
         assert_eq!(resource.trim().expect("trimmed"), reserved);
         assert_eq!(resource.places(), []);
+    }
+
+    #[test]
+    fn waits_of_all_layers_are_added_up() {
+        // Too large for a cache, so that what is below takes it back.
+        const LARGE: u64 = (1 << 30) + 256;
+        for composition in [
+            "segments",
+            "caching",
+            "caching,segments",
+            "caching,remapping",
+            "caching,segments,limit=2GiB,device",
+        ] {
+            let resource = resource(composition);
+            let block = resource.allocate(LARGE, 256, 0x500).expect("memory");
+            resource
+                .deallocate(block, LARGE, 256, 0x500)
+                .expect("handed out");
+            assert_eq!(resource.figures().waits, 0, "{composition}");
+            resource.allocate(LARGE, 256, 0x600).expect("memory");
+            assert_eq!(resource.figures().waits, 1, "{composition}");
+        }
+        assert_eq!(resource("slab").figures().waits, UNKNOWN);
+    }
+
+    #[test]
+    fn free_memory_of_all_layers_is_added_up() {
+        let resource = resource("caching,segments,buddy=256MiB");
+        let block = resource.allocate(1 << 20, 256, 0).expect("memory");
+        let figures = resource.figures();
+        assert_eq!(figures.reserved_bytes, 256 << 20);
+        assert_eq!(figures.free_bytes, 255 << 20);
+        assert_eq!(figures.largest_free_bytes, 128 << 20);
+        resource
+            .deallocate(block, 1 << 20, 256, 0)
+            .expect("handed out");
+        let figures = resource.figures();
+        assert_eq!(
+            (figures.kept_bytes, figures.free_bytes),
+            (1 << 20, 255 << 20)
+        );
     }
 
     #[test]
