@@ -1,13 +1,13 @@
 //! The class `Heap`.
 
 use crate::errors::{exception, of_text};
+use crate::held::{Held, detached};
 use crate::snapshot::Snapshot;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use scatterheap_capi as capi;
 use scatterheap_capi::heap::{DeviceHeap, HeapHandle};
 use scatterheap_host::KeptContext;
-use std::sync::{Arc, PoisonError, RwLock};
 
 /// A heap in a device's memory. See `scatterheap.Heap`.
 #[pyclass(frozen, subclass, module = "scatterheap")]
@@ -15,31 +15,22 @@ pub struct Heap {
     label: String,
     is_gpu: bool,
     /// Nothing after it was closed.
-    inner: RwLock<Option<Arc<DeviceHeap>>>,
+    inner: Held<DeviceHeap>,
 }
 
 impl Heap {
-    fn get(&self, py: Python<'_>) -> PyResult<Arc<DeviceHeap>> {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let found = inner.clone().ok_or(capi::Error::Destroyed("heap"));
-        found.map_err(|error| exception(py, &error))
-    }
-
     /// Runs a call of the heap while other Python threads run, too, as devices may be waited for.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         body: impl FnOnce(&scatterheap_host::Heap) -> scatterheap_host::Result<T> + Send,
     ) -> PyResult<T> {
-        let heap = self.get(py)?;
-        let outcome = py.detach(|| {
+        let outcome: capi::Result<T> = py.detach(|| {
             let _context = KeptContext::of_this_thread();
-            let outcome = body(heap.heap());
-            // It may be the last to have it.
-            drop(heap);
-            outcome
+            let heap = self.inner.get()?;
+            Ok(body(heap.heap())?)
         });
-        outcome.map_err(|error| exception(py, &error.into()))
+        outcome.map_err(|error| exception(py, &error))
     }
 
     /// A call of the allocator itself, by this thread, where the device's memory is the host's.
@@ -60,15 +51,14 @@ impl Heap {
     }
 
     fn shut(&self) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let _context = KeptContext::of_this_thread();
-        drop(inner.take());
+        drop(self.inner.take());
     }
 }
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        self.shut();
+        detached(|| self.shut());
     }
 }
 
@@ -92,7 +82,7 @@ impl Heap {
         Ok(Self {
             label: device.label(),
             is_gpu: device.is_gpu(),
-            inner: RwLock::new(Some(heap)),
+            inner: Held::of(heap, "heap"),
         })
     }
 

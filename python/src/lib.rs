@@ -9,6 +9,7 @@
 mod code;
 mod errors;
 mod heap;
+mod held;
 mod picture;
 mod resource;
 mod snapshot;
@@ -62,7 +63,8 @@ mod _native {
     /// Says what default resources are made of.
     #[pyfunction]
     fn configure_default(py: Python<'_>, composition: &str) -> PyResult<()> {
-        let configured = scatterheap_capi::torch::configure(composition);
+        // Another thread may be creating a default resource, which is waited for.
+        let configured = py.detach(|| scatterheap_capi::torch::configure(composition));
         configured.map_err(|error| crate::errors::exception(py, &error))
     }
 }

@@ -1,12 +1,13 @@
 //! The class `Resource`.
 
 use crate::errors::exception;
+use crate::held::{Held, detached};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use scatterheap_capi as capi;
 use scatterheap_host::KeptContext;
 use scatterheap_host::resource::DevicePointer;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Hands out memory of a device, in the order of streams. See `scatterheap.Resource`.
 #[pyclass(frozen, module = "scatterheap")]
@@ -15,7 +16,7 @@ pub struct Resource {
     is_gpu: bool,
     composition: String,
     /// Nothing after it was closed.
-    inner: RwLock<Option<Arc<capi::Resource>>>,
+    inner: Held<capi::Resource>,
 }
 
 impl Resource {
@@ -24,22 +25,16 @@ impl Resource {
             label: resource.device().label(),
             is_gpu: resource.device().is_gpu(),
             composition: resource.composition().to_string(),
-            inner: RwLock::new(Some(resource)),
+            inner: Held::of(resource, "resource"),
         }
-    }
-
-    fn get(&self) -> capi::Result<Arc<capi::Resource>> {
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        inner.clone().ok_or(capi::Error::Destroyed("resource"))
     }
 
     /// Gives the memory back, unless that was done.
     fn shut(&self) -> capi::Result<()> {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(resource) = inner.take() else {
+        let _context = KeptContext::of_this_thread();
+        let Some(resource) = self.inner.take() else {
             return Ok(());
         };
-        let _context = KeptContext::of_this_thread();
         let flushed = resource.flush();
         drop(resource);
         flushed
@@ -51,15 +46,21 @@ impl Resource {
         py: Python<'_>,
         body: impl FnOnce(&capi::Resource) -> capi::Result<T> + Send,
     ) -> PyResult<T> {
-        let outcome = py.detach(|| body(&*self.get()?));
+        let outcome = py.detach(|| {
+            let _context = KeptContext::of_this_thread();
+            let resource = self.inner.get()?;
+            body(&resource)
+        });
         outcome.map_err(|error| exception(py, &error))
     }
 }
 
 impl Drop for Resource {
     fn drop(&mut self) {
-        // A trace that cannot be written has nobody to be told any more.
-        let _failed = self.shut();
+        detached(|| {
+            // A trace that cannot be written has nobody to be told any more.
+            let _failed = self.shut();
+        });
     }
 }
 

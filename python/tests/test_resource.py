@@ -173,6 +173,50 @@ class Traces(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stdout.strip()), (0, device), ran.stderr)
             self.assertIn("malloc,0,77,256", file.read_text())
 
+    def run_with_a_slow_reader(self, program):
+        """A trace to a pipe that holds less than is flushed at the end, and is read by a thread of the same process."""
+        begin = """
+import fcntl, os, threading, time, scatterheap
+os.mkfifo("trace")
+reader = os.open("trace", os.O_RDONLY | os.O_NONBLOCK)
+fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+memory = scatterheap.Resource("cpu", "trace=trace,caching")
+os.set_blocking(reader, True)
+for _ in range(300): memory.allocate(1000)
+def read_all():
+    while os.read(reader, 4096): pass
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            ran = subprocess.run(
+                [sys.executable, "-c", begin + program], cwd=directory, capture_output=True, text=True, timeout=60
+            )
+        self.assertEqual((ran.returncode, ran.stdout), (0, "done\n"), ran.stderr)
+
+    def test_python_runs_while_a_dropped_resource_is_given_back(self):
+        self.run_with_a_slow_reader("""
+def read_later():
+    time.sleep(1)
+    read_all()
+thread = threading.Thread(target=read_later)
+thread.start()
+del memory
+thread.join()
+print("done")
+""")
+
+    def test_a_resource_is_refused_while_it_is_closed(self):
+        self.run_with_a_slow_reader("""
+thread = threading.Thread(target=memory.close)
+thread.start()
+try:
+    while True: memory.statistics()
+except scatterheap.Error as error:
+    assert "destroyed" in str(error), error
+read_all()
+thread.join()
+print("done")
+""")
+
     def test_each_device_writes_a_trace_of_its_own(self):
         program = (
             "import scatterheap; scatterheap.configure_default('trace=trace.csv,statistics, trace = inner.csv,caching')\n"
