@@ -65,6 +65,11 @@ pub enum Error {
         "a reset of `{0}` was asked for, but only an arena without adaptors can be reset: deallocate its blocks"
     )]
     NotAnArena(String),
+    /// A block that a reset took back.
+    #[error(
+        "a block was used that a reset of its arena had taken back: use blocks before the reset, and allocate others after it"
+    )]
+    Reset,
     /// A file for a trace.
     #[error("a trace was to be written to {0}, which cannot be made ({1}): name another file")]
     TraceFile(String, std::io::Error),

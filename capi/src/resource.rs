@@ -6,7 +6,7 @@ use crate::exit;
 use crate::figures::{Figures, Place};
 use crate::layers::Layers;
 use crate::streams::Streams;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use scatterheap_host::resource::adaptor::Report;
 use scatterheap_host::resource::{DevicePointer, MemoryResource};
 use scatterheap_host::size::Bytes;
@@ -24,6 +24,8 @@ pub struct Resource {
     composition: Composition,
     layers: Layers,
     used_by_others: UsedByOthers,
+    /// How often it was reset. Held alone meanwhile.
+    generation: RwLock<u64>,
     /// Dropped last, as the memory above may still wait for them.
     streams: Streams,
 }
@@ -93,6 +95,7 @@ impl Resource {
             composition,
             layers,
             used_by_others: UsedByOthers::default(),
+            generation: RwLock::default(),
             streams: Streams::default(),
         });
         if resource.layers.has_log() {
@@ -154,6 +157,33 @@ impl Resource {
         })
     }
 
+    /// How often it was reset: whoever holds a block for long notes it before the allocation, as a block of another
+    /// generation is gone, and its address may be another one's.
+    pub fn generation(&self) -> u64 {
+        *self.generation.read()
+    }
+
+    /// Takes a block of a generation back as [`deallocate`](Self::deallocate) does, unless it is gone.
+    ///
+    /// # Errors
+    ///
+    /// If there was a reset since, and as for the other.
+    pub fn deallocate_of(
+        &self,
+        generation: u64,
+        pointer: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: u64,
+    ) -> Result<()> {
+        // Held until it is done, so that no reset comes between.
+        let current = self.generation.read();
+        if *current != generation {
+            return Err(Error::Reset);
+        }
+        self.deallocate(pointer, bytes, alignment, stream)
+    }
+
     /// Notes that a block is also used on another stream than that on which it will be deallocated, which then
     /// waits for the other one.
     ///
@@ -187,7 +217,9 @@ impl Resource {
         let arena = self.layers.lone_arena();
         let arena = arena.ok_or_else(|| Error::NotAnArena(self.composition.to_string()))?;
         let _context = KeptContext::of_this_thread();
+        let mut generation = self.generation.write();
         arena.reset_after(&self.used_by_others.drain());
+        *generation += 1;
         Ok(())
     }
 
@@ -365,6 +397,22 @@ mod tests {
             let error = resource(other).reset().expect_err(other);
             assert!(error.to_string().contains(other), "{error}");
         }
+    }
+
+    #[test]
+    fn a_block_of_another_generation_is_not_taken_back() {
+        let arena = resource("arena=1MiB");
+        let generation = arena.generation();
+        let block = arena.allocate(1000, 256, 0).expect("memory");
+        arena.reset().expect("an arena");
+        assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), block);
+        let gone = arena.deallocate_of(generation, block, 1000, 256, 0);
+        assert!(matches!(gone, Err(Error::Reset)), "{gone:?}");
+        assert_eq!(arena.figures().live_blocks, 1);
+        arena
+            .deallocate_of(arena.generation(), block, 1000, 256, 0)
+            .expect("handed out");
+        assert_eq!(arena.figures().live_blocks, 0);
     }
 
     #[test]

@@ -12,24 +12,31 @@ class Block:
     it without a copy. On the CPU ``memoryview()`` is.
     """
 
+    # Nothing is to be given back before something is allocated.
+    address = None
+
     def __init__(self, resource, size, alignment=256, stream=0):
-        self.address = None
         self.resource = resource
         self.size = size
         self.alignment = alignment
         self.stream = stream
+        # Before the allocation: if a reset comes between, the block counts as gone, rather than another one as this.
+        self._generation = resource.generation
         self.address = resource.allocate(size, alignment, stream)
 
     def free(self, stream=None):
         """Gives the memory back after the work on ``stream``, or on the one that it was allocated for."""
         if self.address is None:
             raise Error("a block was freed that was freed before: free it once")
-        self.resource.deallocate(self.address, self.size, self.alignment, self.stream if stream is None else stream)
+        stream = self.stream if stream is None else stream
+        self.resource.deallocate(self.address, self.size, self.alignment, stream, generation=self._generation)
         self.address = None
 
     def _usable(self):
         if self.address is None:
             raise Error("a block was used after it was freed: free it after its last use")
+        if self.resource.generation != self._generation:
+            raise Error("a block was used after a reset of its resource took it back: use it before the reset")
         return self.address
 
     def memoryview(self):
@@ -53,6 +60,10 @@ class Block:
             "stream": self.stream or 1,
         }
 
+    def __reduce__(self):
+        # What copies and pickles ask for. Both blocks would give the same memory back.
+        raise Error("a block was to be copied or pickled, but its memory can be given back once: copy its bytes")
+
     def __enter__(self):
         return self
 
@@ -65,7 +76,7 @@ class Block:
             try:
                 self.free()
             except Error:
-                pass  # The resource was closed or emptied before, and the block with it.
+                pass  # The resource was closed or reset before, and the block with it.
 
     def __len__(self):
         return self.size

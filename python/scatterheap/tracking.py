@@ -25,13 +25,13 @@ class Tracker:
             self._blocks[address] = (size, place)
         return address
 
-    def deallocate(self, address, size, alignment=256, stream=0):
+    def deallocate(self, address, size, alignment=256, stream=0, **rest):
         """As the resource does."""
         # Before the call, as another thread may get the same address right after it.
         with self._lock:
             known = self._blocks.pop(address, None)
         try:
-            self.resource.deallocate(address, size, alignment, stream)
+            self.resource.deallocate(address, size, alignment, stream, **rest)
         except BaseException:
             if known is not None:
                 with self._lock:

@@ -103,8 +103,14 @@ impl Resource {
         })
     }
 
-    /// Takes a block back, after the work on a stream.
-    #[pyo3(signature = (address, bytes, alignment = 256, stream = 0))]
+    /// How often it was reset. Blocks from before a reset are gone.
+    #[getter]
+    fn generation(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |resource| Ok(resource.generation()))
+    }
+
+    /// Takes a block back, after the work on a stream; if a generation is given, only while it lasts.
+    #[pyo3(signature = (address, bytes, alignment = 256, stream = 0, *, generation = None))]
     fn deallocate(
         &self,
         py: Python<'_>,
@@ -112,9 +118,16 @@ impl Resource {
         bytes: u64,
         alignment: u64,
         stream: u64,
+        generation: Option<u64>,
     ) -> PyResult<()> {
         self.with(py, |resource| {
-            resource.deallocate(pointer(address)?, bytes, alignment, stream)
+            let block = pointer(address)?;
+            match generation {
+                Some(generation) => {
+                    resource.deallocate_of(generation, block, bytes, alignment, stream)
+                }
+                None => resource.deallocate(block, bytes, alignment, stream),
+            }
         })
     }
 

@@ -1,9 +1,11 @@
 """Resources, blocks and their errors, on every device there is."""
 
+import copy
 import csv
 import gc
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -139,6 +141,46 @@ class Blocks(unittest.TestCase):
         del forgotten
         gc.collect()
         self.assertEqual(memory.statistics()["live_blocks"], 0)
+
+    def test_a_block_that_a_reset_took_is_not_given_back(self):
+        for wrapped in [lambda memory: memory, scatterheap.Tracker]:
+            memory = wrapped(scatterheap.Resource("cpu", "arena=1MiB"))
+            block = scatterheap.Block(memory, 1000)
+            memory.reset()
+            # Somebody else's by now.
+            self.assertEqual(memory.allocate(1000), block.address)
+            for use in block.free, block.memoryview, block.free:
+                with self.assertRaisesRegex(scatterheap.Error, "reset") as caught:
+                    use()
+                self.assertEqual(len(str(caught.exception).splitlines()), 1)
+            del block, use, caught
+            gc.collect()
+            self.assertEqual(memory.statistics()["live_blocks"], 1)
+            with scatterheap.Block(memory, 1000) as block:
+                block.memoryview()[0] = 1
+            self.assertEqual(memory.statistics()["live_blocks"], 1)
+
+    def test_a_block_of_a_closed_resource_is_not_used(self):
+        memory = scatterheap.Resource("cpu", "caching")
+        block = scatterheap.Block(memory, 1000)
+        memory.close()
+        for use in block.free, block.memoryview:
+            with self.assertRaisesRegex(scatterheap.Error, "destroyed"):
+                use()
+
+    def test_blocks_are_not_copied(self):
+        memory = scatterheap.Resource("cpu", "caching")
+        with scatterheap.Block(memory, 1000) as block:
+            for make in copy.copy, copy.deepcopy, pickle.dumps:
+                with self.assertRaisesRegex(scatterheap.Error, "copy") as caught:
+                    make(block)
+                self.assertEqual(len(str(caught.exception).splitlines()), 1)
+        self.assertEqual(memory.statistics()["live_blocks"], 0)
+
+    def test_a_block_that_was_not_allocated_is_dropped_without_a_word(self):
+        program = "import scatterheap\ntry: scatterheap.Block()\nexcept TypeError: print('refused')"
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual((ran.stdout, ran.stderr), ("refused\n", ""))
 
     def test_blocks_of_a_gpu_show_their_address(self):
         for device in DEVICES:
