@@ -40,11 +40,15 @@ class Block:
         return self.address
 
     def memoryview(self):
-        """The bytes, on the CPU. They must not be used after the block is freed."""
+        """The bytes, on the CPU. The view keeps the block, but must not be used after ``free()``, the end of a ``with``
+        block, or when the resource was reset or closed."""
         address = self._usable()
         if self.resource.is_gpu:
             raise Error("a view of memory of a GPU was asked for, which only the GPU can read: use cupy.asarray")
-        return memoryview((ctypes.c_uint8 * self.size).from_address(address)).cast("B")
+        exporter = (ctypes.c_uint8 * self.size).from_address(address)
+        # All views and slices have the exporter, and so the block.
+        exporter.block = self
+        return memoryview(exporter).cast("B")
 
     @property
     def __cuda_array_interface__(self):

@@ -12,6 +12,8 @@ import tempfile
 import threading
 import unittest
 
+import numpy as np
+
 import scatterheap
 from devices import DEVICES, GPU
 
@@ -167,6 +169,17 @@ class Blocks(unittest.TestCase):
         for use in block.free, block.memoryview:
             with self.assertRaisesRegex(scatterheap.Error, "destroyed"):
                 use()
+
+    def test_a_view_keeps_its_block(self):
+        memory = scatterheap.Resource("cpu", "caching")
+        view = scatterheap.Block(memory, 1000).memoryview()
+        array = np.frombuffer(view[10:20], dtype=np.uint8)
+        del view
+        gc.collect()
+        self.assertEqual((len(array), memory.statistics()["live_blocks"]), (10, 1))
+        del array
+        gc.collect()
+        self.assertEqual(memory.statistics()["live_blocks"], 0)
 
     def test_blocks_are_not_copied(self):
         memory = scatterheap.Resource("cpu", "caching")
