@@ -38,6 +38,12 @@ class Tracker:
                     self._blocks[address] = known
             raise
 
+    def reset(self):
+        """As the resource does."""
+        self.resource.reset()
+        with self._lock:
+            self._blocks.clear()
+
     def live(self):
         """For each place, most bytes first: the place, how many blocks and how many bytes of it are live."""
         with self._lock:

@@ -54,6 +54,17 @@ class Arenas(unittest.TestCase):
 
 
 class Trackers(unittest.TestCase):
+    def test_a_reset_is_the_end_of_all_blocks(self):
+        memory = scatterheap.Tracker(scatterheap.Resource("cpu", "arena=1MiB"))
+        memory.allocate(1000)
+        memory.reset()
+        self.assertEqual(memory.live(), [])
+        other = scatterheap.Tracker(scatterheap.Resource("cpu", "caching"))
+        other.allocate(1000)
+        with self.assertRaisesRegex(scatterheap.Error, "arena"):
+            other.reset()
+        self.assertEqual(len(other.live()), 1)
+
     def test_what_is_live_is_told_by_its_line(self):
         memory = scatterheap.Tracker(scatterheap.Resource("cpu", "statistics,caching"))
 
