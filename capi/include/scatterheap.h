@@ -15,7 +15,8 @@
  *              still use it. The per-thread default stream (2) is refused. On the CPU, where work is done when the call
  *              that enqueues it returns, streams are any numbers.
  *   failure    Functions that return int return 0, or -1 if they failed. Pointers are NULL and sizes SIZE_MAX then.
- *              scatterheap_last_error() says why. Nothing has changed by a call that failed.
+ *              scatterheap_last_error() says why. A call that failed has changed nothing but `failures` of the
+ *              statistics, unless its text says so.
  *   room       How much a caller's array holds. With no room nothing is written, and the array may be NULL: for who asks
  *              how much there is. NULL with room is a failure.
  *
@@ -181,8 +182,9 @@ int scatterheap_heap_save(scatterheap_heap *heap, const char *file);
  */
 scatterheap_resource *scatterheap_create(const char *device, const char *composition);
 
-/* Destroys a resource, and with it all blocks that are not deallocated. Fails if that was done before, and if a
- * trace could not be written out. */
+/* Destroys a resource, and with it all blocks that are not deallocated: no work may use these any more. Calls of other
+ * threads that have begun are finished first; the last one gives the memory back. Fails if that was done before, and for
+ * default resources. If a trace could not be written out it fails, too, but the resource is destroyed. */
 int scatterheap_destroy(scatterheap_resource *resource);
 
 /* The resource that the functions for PyTorch use for this GPU. It is created when it is first asked for, and lives as
@@ -192,7 +194,8 @@ int scatterheap_destroy(scatterheap_resource *resource);
  * 0. */
 scatterheap_resource *scatterheap_default(int device);
 
-/* Says what default resources are made of. Fails if one is made of something else already. */
+/* Says what default resources are made of that are created from now on, whatever SCATTERHEAP_COMPOSITION says. Fails if
+ * there is one that is made of something else. */
 int scatterheap_configure_default(const char *composition);
 
 /* Allocates `bytes` bytes at a multiple of `alignment`, a power of two, for work on `stream`. */
@@ -213,7 +216,8 @@ int scatterheap_trim(scatterheap_resource *resource, uint64_t *given);
  * allocated for. Fails for others. */
 int scatterheap_reset(scatterheap_resource *resource);
 
-/* Writes out what traces have in memory. This also happens when a resource is destroyed and when the process ends. */
+/* Writes out what traces have in memory. This also happens when a resource is destroyed and when the process ends. Where
+ * it fails, part may have been written. */
 int scatterheap_flush(scatterheap_resource *resource);
 
 /* Reads what is counted. Takes time. */

@@ -41,9 +41,9 @@ pub enum Error {
         "a device's default resource was to be destroyed, but it lives as long as the process: trim it, or create one of your own"
     )]
     DestroyedDefault,
-    /// A default resource that is in use.
+    /// A default resource that is made of something else.
     #[error(
-        "default resources of `{0}` were asked for, but device {1} has one already: configure them before the first use"
+        "default resources of `{0}` were asked for, but device {1} has one of something else: configure them before the first use"
     )]
     InUse(String, usize),
     /// A pointer that must not be NULL.

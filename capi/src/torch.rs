@@ -30,6 +30,8 @@ const TRACE_VARIABLE: &str = "SCATTERHEAP_TRACE";
 /// A device's default resource.
 #[derive(Debug)]
 pub(crate) struct Default {
+    /// What default resources were to be made of when it was created.
+    composition: Composition,
     resource: Arc<Resource>,
     handle: &'static Handle,
 }
@@ -88,15 +90,18 @@ fn create(place: &'static OnceLock<Default>, number: u32) -> Result<&'static Def
             .unwrap_or("default")
             .parse()?,
     };
-    let composition = match variable(TRACE_VARIABLE) {
-        Some(file) => composition.traced_to(file.into()),
-        None => composition,
+    let traced = match variable(TRACE_VARIABLE) {
+        Some(file) => composition.clone().traced_to(file.into()),
+        None => composition.clone(),
     };
-    let composition = composition.of_device(number);
     let _context = KeptContext::of_this_thread();
-    let resource = Resource::on(&Device::open(&selector, &[])?, composition)?;
+    let resource = Resource::on(&Device::open(&selector, &[])?, traced.of_device(number))?;
     let handle = Handle::of_default(resource.clone());
-    Ok(place.get_or_init(|| Default { resource, handle }))
+    Ok(place.get_or_init(|| Default {
+        composition,
+        resource,
+        handle,
+    }))
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -112,7 +117,8 @@ pub fn configure(text: &str) -> Result<()> {
     let mut configured = CONFIGURED.lock();
     let composition: Composition = text.parse()?;
     for (number, place) in DEFAULTS.iter().enumerate() {
-        if place.get().is_some() && configured.as_ref() != Some(&composition) {
+        let other = place.get().map(|default| &default.composition);
+        if other.is_some_and(|other| *other != composition) {
             return Err(Error::InUse(text.to_owned(), number));
         }
     }

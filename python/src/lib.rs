@@ -60,7 +60,7 @@ mod _native {
         Ok(composition.of_device(number).to_string())
     }
 
-    /// Says what default resources are made of.
+    /// Says what default resources are made of that are created from now on.
     #[pyfunction]
     fn configure_default(py: Python<'_>, composition: &str) -> PyResult<()> {
         // Another thread may be creating a default resource, which is waited for.

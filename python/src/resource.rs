@@ -194,7 +194,8 @@ impl Resource {
         self.with(py, |resource| Ok(resource.report()))
     }
 
-    /// Gives all memory back to the device, and writes traces out. Later calls raise an error.
+    /// Gives all memory back to the device, and writes traces out. It is closed even if that raises an error; later calls
+    /// raise one.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| self.shut());
         closed.map_err(|error| exception(py, &error))

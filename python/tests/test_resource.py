@@ -206,6 +206,33 @@ class Blocks(unittest.TestCase):
                         block.memoryview()
 
 
+class Defaults(unittest.TestCase):
+    def run_program(self, program, **environment):
+        ran = subprocess.run(
+            [sys.executable, "-c", "import scatterheap\n" + program],
+            env=dict(os.environ, SCATTERHEAP_DEVICE="cpu", **environment),
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((ran.returncode, ran.stdout), (0, "done\n"), ran.stderr)
+
+    def test_what_they_are_made_of_may_be_said_again(self):
+        program = """
+assert scatterheap.default_resource(1).composition == "limit=1MiB,caching"
+scatterheap.configure_default(" limit = 1024KiB , caching")
+try:
+    scatterheap.configure_default("caching")
+except scatterheap.Error as error:
+    assert "device 1 has one of something else" in str(error), error
+else:
+    raise AssertionError("changed what is there")
+assert "1024KiB" in scatterheap.default_resource(0).composition
+print("done")
+"""
+        self.run_program(program, SCATTERHEAP_COMPOSITION="limit=1MiB,caching")
+        self.run_program('scatterheap.default_resource(0)\nscatterheap.configure_default("default")\nprint("done")')
+
+
 class Traces(unittest.TestCase):
     def test_every_call_is_written(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -103,6 +103,10 @@ static void misuse(const char *device) {
     EXPECT(!scatterheap_allocate(memory, 1000, 256, NULL) && said("destroyed"));
     EXPECT(scatterheap_report(memory, NULL, 0) == SIZE_MAX && said("destroyed"));
     EXPECT(scatterheap_destroy(NULL) == -1 && said("NULL"));
+    memory = scatterheap_create(device, "trace=/dev/full,caching");
+    EXPECT(scatterheap_allocate(memory, 1000, 256, NULL));
+    EXPECT(scatterheap_destroy(memory) == -1 && said("No space left"));
+    EXPECT(scatterheap_destroy(memory) == -1 && said("destroyed")); /* It is, all the same. */
 
     EXPECT(!scatterheap_create(device, "cashing") && said("`cashing`"));
     EXPECT(!scatterheap_create("tpu", "caching") && said("`tpu`"));
