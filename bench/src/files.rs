@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::row::Row;
+use scatterheap_trace::file;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes rows as CSV with a head: `test,allocator,size,n,metric,value`.
@@ -10,18 +12,18 @@ use std::path::Path;
 ///
 /// If the file cannot be written.
 pub fn write_csv(rows: &[Row], path: &Path) -> Result<()> {
-    let write = || -> csv::Result<()> {
+    let write = |file: &mut dyn Write| -> io::Result<()> {
         let mut writer = csv::WriterBuilder::new()
             .has_headers(false)
-            .from_path(path)?;
+            .from_writer(file);
         // Written here, so that there is a head without rows too.
         writer.write_record(["test", "allocator", "size", "n", "metric", "value"])?;
         for row in rows {
             writer.serialize(row)?;
         }
-        Ok(writer.flush()?)
+        writer.flush()
     };
-    write().map_err(|error| Error::File {
+    file::replace(path, write).map_err(|error| Error::File {
         action: "write",
         path: path.to_owned(),
         message: error.to_string(),

@@ -13,9 +13,9 @@ use scatterheap::Heap;
 use scatterheap::monitor::{self, Reading, published};
 use scatterheap::size::Bytes;
 use scatterheap::stress::{self, Settings, Workload};
+use scatterheap_trace::file;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What watching may cost at most.
@@ -176,7 +176,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn report(common: &Common, arguments: &Arguments, heap: &Heap, content: &Content) -> Result<()> {
     if let Some(path) = &arguments.output {
-        fs::write(path, csv(heap, content)).with_context(|| cannot_write(path))?;
+        let text = csv(heap, content);
+        file::replace(path, |file| file.write_all(text.as_bytes()))
+            .with_context(|| cannot_write(path))?;
     }
     if common.json {
         return print_json(&Document::new("live-cost", heap, content)?);

@@ -121,8 +121,10 @@ fn measure_all(
                     scenario,
                     (*threads, arguments.seconds),
                 ));
-                // What was found is not lost if a later case hangs.
-                if let Some(path) = &arguments.output {
+                // What was found is not lost if a later case hangs; and what was before is not, if nothing was.
+                if let Some(path) = &arguments.output
+                    && !rows.is_empty()
+                {
                     write_rows(&beside(rows.clone(), others), path)?;
                 }
             }

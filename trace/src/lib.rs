@@ -25,11 +25,14 @@
 //! | `.csv` | people, spreadsheets, scripts | writing a trace by hand, or from another tool ([`csv_format`]) |
 //! | `.sctrace` | [`Trace::read`] | shipping: less than a byte an operation ([`binary_format`]) |
 //! | raw | [`convert`](fn@convert) | what the recorder writes while a program runs: addresses, not ids ([`raw`]) |
+//!
+//! All files of results, not only traces, are written by [`file::replace`].
 
 pub mod binary_format;
 pub mod convert;
 pub mod csv_format;
 pub mod error;
+pub mod file;
 pub mod lanes;
 pub mod operation;
 pub mod raw;

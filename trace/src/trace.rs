@@ -2,13 +2,14 @@
 
 use std::{
     fs::File,
-    io::{BufReader, BufWriter, Cursor, Read, Write},
+    io::{BufReader, Cursor, Read, Write},
     path::Path,
 };
 
 use crate::{
     binary_format, csv_format,
     error::{Location, TraceError},
+    file,
     operation::Operation,
     validate::Builder,
 };
@@ -103,17 +104,12 @@ impl Trace {
     }
 }
 
-/// Creates the file at `path` and has `write` fill it.
+/// Has `write` make the file at `path`.
 fn write_file(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), TraceError> {
-    let attempt = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        write(&mut file)?;
-        file.flush()
-    };
-    attempt().map_err(|source| TraceError::Write {
+    file::replace(path, write).map_err(|source| TraceError::Write {
         path: path.to_owned(),
         source,
     })

@@ -24,6 +24,7 @@ pub use style::{rank, title};
 
 use crate::flaw::sound;
 use crate::row::Row;
+use scatterheap_trace::file;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -88,22 +89,28 @@ fn is_xml(character: char) -> bool {
 /// If a file cannot be written or removed.
 pub fn write_all(pictures: &[Picture], directory: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(directory).map_err(|error| Error::write(directory, error))?;
-    for (name, _) in PLOTS {
-        let path = directory.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Error::write(&path, error));
-            }
-            _ => {}
-        }
-    }
     let mut written = Vec::new();
     for Picture { name, svg } in pictures {
         let path = directory.join(name);
-        fs::write(&path, svg).map_err(|error| Error::write(&path, error))?;
+        file::replace(&path, |file| file.write_all(svg.as_bytes()))
+            .map_err(|error| Error::write(&path, error))?;
         written.push(path);
     }
+    for (name, _) in PLOTS {
+        let path = directory.join(name);
+        if !written.contains(&path) {
+            remove(&path).map_err(|error| Error::write(&path, error))?;
+        }
+    }
     Ok(written)
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 #[cfg(test)]

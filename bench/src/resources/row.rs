@@ -1,7 +1,9 @@
 //! Figures as a table: `scenario,resource,threads,metric,value`.
 
 use crate::{Error, Result};
+use scatterheap_trace::file;
 use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// A figure and what it is of.
@@ -34,12 +36,12 @@ impl Row {
 ///
 /// If the file cannot be written.
 pub fn write_rows(rows: &[Row], path: &Path) -> Result<()> {
-    let write = || -> std::result::Result<(), csv::Error> {
-        let mut table = csv::Writer::from_path(path)?;
+    let write = |file: &mut dyn Write| -> io::Result<()> {
+        let mut table = csv::Writer::from_writer(file);
         rows.iter().try_for_each(|row| table.serialize(row))?;
-        Ok(table.flush()?)
+        table.flush()
     };
-    write().map_err(|error| {
+    file::replace(path, write).map_err(|error| {
         Error::Scenario(format!(
             "{} cannot be written ({error}): choose another place",
             path.display()

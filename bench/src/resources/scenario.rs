@@ -1,8 +1,9 @@
 //! A trace of allocations, as it is in memory and in a file.
 
 use crate::{Error, Result};
+use scatterheap_trace::file;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// One line of a trace.
@@ -82,18 +83,19 @@ impl Scenario {
     }
 
     fn write(&self, path: &Path) -> Result<()> {
-        let failed = |error: csv::Error| unwritable(path, &error);
-        let mut rows = csv::Writer::from_path(path).map_err(failed)?;
-        for operation in &self.operations {
-            rows.serialize(Row {
-                thread: 0,
-                operation: if operation.allocates { 'a' } else { 'f' },
-                id: operation.slot,
-                bytes: operation.bytes,
-            })
-            .map_err(failed)?;
-        }
-        rows.flush().map_err(|error| unwritable(path, &error))
+        let write = |file: &mut dyn Write| -> io::Result<()> {
+            let mut rows = csv::Writer::from_writer(file);
+            for operation in &self.operations {
+                rows.serialize(Row {
+                    thread: 0,
+                    operation: if operation.allocates { 'a' } else { 'f' },
+                    id: operation.slot,
+                    bytes: operation.bytes,
+                })?;
+            }
+            rows.flush()
+        };
+        file::replace(path, write).map_err(|error| unwritable(path, &error))
     }
 }
 
@@ -111,18 +113,23 @@ fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Error {
 /// If a file cannot be written.
 pub fn write_all(scenarios: &[Scenario], directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
-    let path = directory.join("scenarios.csv");
-    let failed = |error: csv::Error| unwritable(&path, &error);
-    let mut list = csv::Writer::from_path(&path).map_err(failed)?;
-    list.write_record(["scenario", "file", "rounds", "capacity"])
-        .map_err(failed)?;
     for scenario in scenarios {
-        let (rounds, capacity) = (scenario.rounds.to_string(), scenario.capacity.to_string());
-        list.write_record([scenario.name, &scenario.file(), &rounds, &capacity])
-            .map_err(failed)?;
         scenario.write(&directory.join(scenario.file()))?;
     }
-    list.flush().map_err(|error| unwritable(&path, &error))
+    // Last, so that what it lists is there.
+    let path = directory.join("scenarios.csv");
+    file::replace(&path, |file| write_list(scenarios, file))
+        .map_err(|error| unwritable(&path, &error))
+}
+
+fn write_list(scenarios: &[Scenario], file: &mut dyn Write) -> io::Result<()> {
+    let mut list = csv::Writer::from_writer(file);
+    list.write_record(["scenario", "file", "rounds", "capacity"])?;
+    for scenario in scenarios {
+        let (rounds, capacity) = (scenario.rounds.to_string(), scenario.capacity.to_string());
+        list.write_record([scenario.name, &scenario.file(), &rounds, &capacity])?;
+    }
+    list.flush()
 }
 
 /// Reads operations; `place` is where they come from.

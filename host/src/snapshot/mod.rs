@@ -12,12 +12,11 @@ pub use format::VERSION;
 use crate::device::Device;
 use core::ops::Deref;
 use heap_core::inspect;
+use scatterheap_trace::file;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
-use tempfile::NamedTempFile;
 
 /// Where and when a snapshot was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,29 +80,19 @@ impl Snapshot {
         &self.origin
     }
 
-    /// Writes it to a file, under another name first: if that fails, what was at `path` before
-    /// is still there.
+    /// Writes it to a file, [replaced as a whole](file::replace): if that fails, what was at `path` before is still there.
     ///
     /// # Errors
     ///
     /// If the directory does not take the file.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
         let path = path.as_ref();
-        self.replace(path).map_err(|source| SnapshotError::Write {
-            path: path.to_owned(),
-            source,
-        })
-    }
-
-    fn replace(&self, path: &Path) -> std::io::Result<()> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = new_file_in(directory)?;
-        file.write_all(&self.to_bytes()?)?;
-        file.persist(path)?;
-        Ok(())
+        self.to_bytes()
+            .and_then(|bytes| file::replace(path, |file| file.write_all(&bytes)))
+            .map_err(|source| SnapshotError::Write {
+                path: path.to_owned(),
+                source,
+            })
     }
 
     /// Reads a file that [`save`](Self::save) wrote.
@@ -122,15 +111,4 @@ impl Snapshot {
             source: Box::new(error),
         })
     }
-}
-
-/// A file without a name that others know; with the permissions that any new file gets.
-fn new_file_in(directory: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".scatterheap-");
-    #[cfg(unix)]
-    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    #[cfg(unix)]
-    builder.permissions(permissions);
-    builder.tempfile_in(directory)
 }

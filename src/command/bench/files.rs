@@ -5,6 +5,7 @@ use crate::command::machine::Machine;
 use crate::command::output::note;
 use anyhow::{Result, anyhow};
 use scatterheap_bench::{Plan, Row, plot, write_csv};
+use scatterheap_trace::file;
 use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +83,8 @@ fn write_document(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>>
     let path = directory.join("latest.json");
     let mut text = serde_json::to_string_pretty(&Document::new(measured))?;
     text.push('\n');
-    fs::write(&path, text).map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
+    file::replace(&path, |file| file.write_all(text.as_bytes()))
+        .map_err(|error| anyhow!("cannot write {}: {error}", path.display()))?;
     Ok(vec![path])
 }
 

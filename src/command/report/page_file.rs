@@ -5,8 +5,8 @@ use super::{document, page};
 use crate::command::output::note;
 use crate::command::try_out::try_out;
 use anyhow::{Result, anyhow};
+use scatterheap_trace::file;
 use serde::Serialize;
-use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
@@ -27,7 +27,8 @@ pub fn write_run(path: &Path, of: &impl Serialize) -> Result<()> {
 /// Writes a page, and tells its size.
 pub fn write(path: &Path, runs: &[Run], title: Option<&str>) -> Result<usize> {
     let page = page::make(runs, title)?;
-    fs::write(path, &page).map_err(|error| refusal(path, &error))?;
+    file::replace(path, |file| file.write_all(page.as_bytes()))
+        .map_err(|error| refusal(path, &error))?;
     Ok(page.len())
 }
 

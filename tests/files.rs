@@ -1,0 +1,71 @@
+//! The files that the command makes: what was there before stays until all that is new is there.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A table of the benchmark, of which pages and plots can be made.
+fn table() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    text(&root.join("benches/results/h200/first.csv"))
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// A call in a directory, for which no file may have any bytes, as on a full disk.
+fn run_without_room(directory: &Path, arguments: &[&str]) -> Output {
+    let script = r#"trap '' XFSZ; ulimit -f 0; exec "$0" "$@""#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_scatterheap")]);
+    shell.args(arguments).current_dir(directory);
+    shell.output().expect("the command starts")
+}
+
+/// The names in a directory, in order.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("readable").flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| text(Path::new(&entry.file_name())))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn results_that_find_no_room_leave_those_before() {
+    let table = table();
+    let quick = ["--device", "cpu", "--quick", "--threads", "1"];
+    let resources = ["resources", "one_mib", "--resource", "system_malloc"];
+    let small = ["--device", "cpu", "--heap", "8MiB"];
+    for (file, arguments) in [
+        ("result", vec!["report", &table, "--output", "result"]),
+        ("time-over-size.svg", vec!["plot", &table]),
+        (
+            "result",
+            [&resources, &quick[..], &["--output", "result"]].concat(),
+        ),
+        (
+            "result",
+            [&["snapshot", "--output", "result"], &small[..]].concat(),
+        ),
+    ] {
+        let directory = scratch();
+        let path = directory.path().join(file);
+        fs::write(&path, "of before").expect("writable");
+        let output = run_without_room(directory.path(), &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("File too large"), "{arguments:?}: {errors}");
+        let left = fs::read_to_string(&path).expect("readable");
+        assert_eq!(left, "of before", "{arguments:?}");
+        assert_eq!(names(directory.path()), [file], "{arguments:?}");
+    }
+}

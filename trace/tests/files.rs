@@ -1,0 +1,139 @@
+//! Files are replaced as a whole, wherever their paths lead.
+
+use std::{
+    fs,
+    io::{Error, Result},
+    path::Path,
+};
+
+use scatterheap_trace::file::replace;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    replace(path, |file| file.write_all(text.as_bytes()))
+}
+
+/// The names in a directory, in order: whether something was left behind.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("readable");
+    let name = |entry: Result<fs::DirEntry>| entry.expect("readable").file_name();
+    let mut names: Vec<_> = entries
+        .map(|entry| name(entry).to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_is_made_and_replaced() {
+    let directory = scratch();
+    let path = directory.path().join("file");
+    write(&path, "first").unwrap();
+    write(&path, "2nd").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "2nd");
+    assert_eq!(names(directory.path()), ["file"]);
+}
+
+#[test]
+fn what_fails_half_of_the_way_leaves_what_was_there() {
+    let directory = scratch();
+    let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+    fs::write(&old, "old").unwrap();
+    for path in [&old, &new] {
+        let failed = replace(path, |file| {
+            file.write_all(&vec![b'x'; 100_000])?;
+            Err(Error::other("half of the way"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "half of the way");
+    }
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+    assert_eq!(names(directory.path()), ["old"]);
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let directory = scratch();
+    for path in ["", "none/file", "file/"] {
+        let path = directory.path().join(path);
+        assert!(write(&path, "text").is_err(), "{}", path.display());
+    }
+    assert!(names(directory.path()).is_empty());
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::Command,
+        thread,
+    };
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn links_stay_and_what_they_lead_to_is_replaced() {
+        let directory = scratch();
+        let of = |name: &str| directory.path().join(name);
+        fs::create_dir(of("deep")).unwrap();
+        fs::write(of("deep/file"), "old").unwrap();
+        // One relative to its own directory, one absolute, and one to what is not there yet.
+        symlink("deep/link", of("link")).unwrap();
+        symlink(of("deep/file"), of("deep/link")).unwrap();
+        symlink("deep/none", of("dangling")).unwrap();
+        for (link, file) in [("link", "deep/file"), ("dangling", "deep/none")] {
+            write(&of(link), "new").unwrap();
+            assert_eq!(fs::read_to_string(of(file)).unwrap(), "new");
+            assert!(of(link).is_symlink() && !of(file).is_symlink(), "{link}");
+        }
+        symlink("circle", of("circle")).unwrap();
+        assert!(write(&of("circle"), "new").is_err());
+    }
+
+    #[test]
+    fn permissions_stay_and_are_the_usual_ones_of_what_is_new() {
+        let directory = scratch();
+        let [old, new, usual] = ["old", "new", "usual"].map(|name| directory.path().join(name));
+        fs::write(&old, "old").unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::write(&usual, "").unwrap();
+        write(&old, "new").unwrap();
+        write(&new, "new").unwrap();
+        assert_eq!((mode(&old), mode(&new)), (0o640, mode(&usual)));
+    }
+
+    #[test]
+    fn pipes_and_devices_are_written_to() {
+        let directory = scratch();
+        let pipe = directory.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("there is mkfifo").success());
+        let reader = thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe)
+        });
+        write(&pipe, "through the pipe").unwrap();
+        assert_eq!(reader.join().unwrap().unwrap(), "through the pipe");
+        assert_eq!(names(directory.path()), ["pipe"]);
+        write(Path::new("/dev/null"), "gone").unwrap();
+    }
+
+    /// What a process has open is written to, though it is a file: the process goes on with that one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_open_file_is_written_to() {
+        use std::os::fd::AsRawFd;
+        let directory = scratch();
+        let path = directory.path().join("file");
+        let open = fs::File::create(&path).unwrap();
+        let name = format!("/dev/fd/{}", open.as_raw_fd());
+        write(Path::new(&name), "text").unwrap();
+        assert_eq!(open.metadata().unwrap().len(), 4);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
+}
