@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -68,4 +69,22 @@ fn results_that_find_no_room_leave_those_before() {
         assert_eq!(left, "of before", "{arguments:?}");
         assert_eq!(names(directory.path()), [file], "{arguments:?}");
     }
+}
+
+/// What is tried out before a run leaves no trace where the run then fails.
+#[test]
+fn a_link_to_what_is_not_there_yet_stays_and_is_written_through() {
+    let directory = scratch();
+    let link = directory.path().join("page.html");
+    symlink("target.html", &link).expect("linked");
+    let report = |run: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+        command.args(["report", run, "--output", &text(&link)]);
+        command.output().expect("the command starts").status
+    };
+    assert!(!report("/nowhere/run.json").success());
+    assert_eq!(names(directory.path()), ["page.html"]);
+    assert!(report(&table()).success());
+    assert!(link.is_symlink());
+    assert_eq!(names(directory.path()), ["page.html", "target.html"]);
 }

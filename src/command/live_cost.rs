@@ -7,7 +7,6 @@ use super::Common;
 use super::output::{percent, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::Document;
-use super::try_out::try_out;
 use anyhow::{Context, Result, ensure};
 use scatterheap::Heap;
 use scatterheap::monitor::{self, Reading, published};
@@ -75,7 +74,7 @@ struct Content {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.output {
-        try_out(path).with_context(|| cannot_write(path))?;
+        file::try_out(path).with_context(|| cannot_write(path))?;
     }
     let device = common.open_device()?;
     let heap = Heap::builder(&device)

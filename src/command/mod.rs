@@ -25,7 +25,6 @@ mod snapshot;
 mod soak;
 mod stress;
 mod top;
-mod try_out;
 mod unused;
 mod watchdog;
 

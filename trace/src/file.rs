@@ -33,6 +33,19 @@ pub fn replace(
     Ok(())
 }
 
+/// Finds out whether [`replace`] can begin with this path, for files that are written at the end of long work. Nothing is left behind, and
+/// what is there stays as it is.
+///
+/// # Errors
+/// Why it cannot.
+pub fn try_out(path: impl AsRef<Path>) -> io::Result<()> {
+    match replaceable(path.as_ref())? {
+        Some(file) => beside(&file).map(drop),
+        // To open a pipe is to wait for its reader, and to close it tells that one that all is said.
+        None => Ok(()),
+    }
+}
+
 fn fill(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut buffer = BufWriter::new(file);
     write(&mut buffer)?;

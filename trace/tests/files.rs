@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use scatterheap_trace::file::replace;
+use scatterheap_trace::file::{replace, try_out};
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("a directory")
@@ -63,6 +63,21 @@ fn what_is_no_file_is_refused() {
     assert!(names(directory.path()).is_empty());
 }
 
+#[test]
+fn what_is_tried_out_stays_as_it_is() {
+    let directory = scratch();
+    let of = |name: &str| directory.path().join(name);
+    fs::write(of("file"), "old").unwrap();
+    for path in ["file", "new"] {
+        try_out(of(path)).expect(path);
+    }
+    for path in ["", "none/file", "new/"] {
+        assert!(try_out(of(path)).is_err(), "{path}");
+    }
+    assert_eq!(fs::read_to_string(of("file")).unwrap(), "old");
+    assert_eq!(names(directory.path()), ["file"]);
+}
+
 #[cfg(unix)]
 mod unix {
     use super::*;
@@ -87,11 +102,15 @@ mod unix {
         symlink(of("deep/file"), of("deep/link")).unwrap();
         symlink("deep/none", of("dangling")).unwrap();
         for (link, file) in [("link", "deep/file"), ("dangling", "deep/none")] {
+            try_out(of(link)).expect(link);
+            assert!(of(link).is_symlink(), "{link}");
+            assert_eq!(names(&of("deep")), ["file", "link"], "{link}");
             write(&of(link), "new").unwrap();
             assert_eq!(fs::read_to_string(of(file)).unwrap(), "new");
             assert!(of(link).is_symlink() && !of(file).is_symlink(), "{link}");
         }
         symlink("circle", of("circle")).unwrap();
+        assert!(try_out(of("circle")).is_err());
         assert!(write(&of("circle"), "new").is_err());
     }
 
@@ -113,6 +132,8 @@ mod unix {
         let pipe = directory.path().join("pipe");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("there is mkfifo").success());
+        // Without a reader, for which it does not wait.
+        try_out(&pipe).unwrap();
         let reader = thread::spawn({
             let pipe = pipe.clone();
             move || fs::read_to_string(pipe)

@@ -10,6 +10,10 @@ use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Names of the files beside the plots.
+const TABLE: &str = "latest.csv";
+const DOCUMENT: &str = "latest.json";
+
 /// Every figure, and where it came from.
 #[derive(Serialize)]
 pub struct Document<'a> {
@@ -44,11 +48,12 @@ pub fn prepare(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).map_err(|error| {
         anyhow!("cannot make the directory {path} ({error}): choose another for --output")
     })?;
-    let probe = directory.join(format!(".scatterheap-{}", std::process::id()));
-    let tried = fs::write(&probe, "it can be written\n").and_then(|()| fs::remove_file(&probe));
-    tried.map_err(|error| {
-        anyhow!("cannot write into the directory {path} ({error}): choose another for --output")
-    })
+    for name in [TABLE, DOCUMENT] {
+        file::try_out(directory.join(name)).map_err(|error| {
+            anyhow!("cannot write {name} into the directory {path} ({error}): choose another for --output")
+        })?;
+    }
+    Ok(())
 }
 
 /// Writes latest.csv, latest.json and the plots, and notes their paths. What cannot be written does not keep the
@@ -74,13 +79,13 @@ pub fn write(measured: &Measured, directory: &Path) -> Result<()> {
 }
 
 fn write_table(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
-    let path = directory.join("latest.csv");
+    let path = directory.join(TABLE);
     write_csv(&measured.rows, &path)?;
     Ok(vec![path])
 }
 
 fn write_document(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
-    let path = directory.join("latest.json");
+    let path = directory.join(DOCUMENT);
     let mut text = serde_json::to_string_pretty(&Document::new(measured))?;
     text.push('\n');
     file::replace(&path, |file| file.write_all(text.as_bytes()))

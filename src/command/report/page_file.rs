@@ -3,7 +3,6 @@
 use super::run::{self, Run};
 use super::{document, page};
 use crate::command::output::note;
-use crate::command::try_out::try_out;
 use anyhow::{Result, anyhow};
 use scatterheap_trace::file;
 use serde::Serialize;
@@ -12,7 +11,7 @@ use std::path::Path;
 
 /// Finds out whether a page can be written there; what is there stays as it is.
 pub fn prepare(path: &Path) -> Result<()> {
-    try_out(path).map_err(|error| refusal(path, &error))
+    file::try_out(path).map_err(|error| refusal(path, &error))
 }
 
 /// Writes the page of one run, whose document is what it prints with `--json`.
