@@ -6,7 +6,7 @@
 mod command;
 
 use clap::Parser;
-use command::output::note;
+use command::output::{note, one_line, with_causes};
 use command::{CommandLine, Interrupted};
 use std::io::{Error, ErrorKind};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             ExitCode::from(INTERRUPTED)
         }
         Err(error) if !is_broken_pipe(&error) => {
-            note(&format!("error: {}", one_line(&error.to_string())));
+            note(&format!("error: {}", with_causes(&error)));
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
@@ -44,7 +44,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let message = text
             .lines()
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-        note(&one_line(&message.collect::<Vec<_>>().join("\n")));
+        let message = one_line(&message.collect::<Vec<_>>().join("\n"));
+        note(&message.replace(" tip: ", "; tip: "));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
@@ -55,13 +56,4 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<Error>());
     causes.any(|cause| cause.kind() == ErrorKind::BrokenPipe)
-}
-
-/// Puts the lines of a message into one.
-fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace(" tip: ", "; tip: ")
 }

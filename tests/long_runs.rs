@@ -94,6 +94,7 @@ fn a_record_of_something_else_is_refused() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("line 1 is none: remove it"), "{message}");
+    assert!(message.contains(": expected value at line 1"), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");
 }
 

@@ -35,6 +35,27 @@ pub fn note(line: &str) {
     let _written = writeln!(std::io::stderr(), "{line}");
 }
 
+/// An error and what caused it in one line: `what: cause: cause of that`. A cause that was told already is left out, as most
+/// errors tell theirs in their own words.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = one_line(&cause.to_string());
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// Puts the lines of a message into one.
+pub fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
 /// A table with a line under its head; the first column is aligned left, the others right.
 pub fn table<const COLUMNS: usize>(
     head: [&str; COLUMNS],
@@ -131,6 +152,29 @@ pub fn occupancy_table<'a>(occupancies: impl Iterator<Item = (String, &'a Occupa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_told_once_and_in_one_line() {
+        let error = |cause: &str| anyhow::anyhow!("{cause}");
+        for (error, text) in [
+            (error("what"), "what"),
+            (error("cause").context("what"), "what: cause"),
+            (
+                error("cause").context("why").context("what"),
+                "what: why: cause",
+            ),
+            (
+                error("cause").context("what (cause): do"),
+                "what (cause): do",
+            ),
+            (
+                error("first\n  second\n").context("what"),
+                "what: first second",
+            ),
+        ] {
+            assert_eq!(with_causes(&error), text);
+        }
+    }
 
     #[test]
     fn counts_have_their_thousands_apart() {

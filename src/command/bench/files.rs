@@ -2,7 +2,7 @@
 
 use super::measure::{Failure, Interrupted, Measured};
 use crate::command::machine::Machine;
-use crate::command::output::note;
+use crate::command::output::{note, with_causes};
 use anyhow::{Result, anyhow};
 use scatterheap_bench::{Plan, Row, plot, write_csv};
 use scatterheap_trace::file;
@@ -69,7 +69,7 @@ pub fn write(measured: &Measured, directory: &Path) -> Result<()> {
             Ok(paths) => paths
                 .iter()
                 .for_each(|path| note(&format!("written: {}", path.display()))),
-            Err(error) => errors.push(error.to_string()),
+            Err(error) => errors.push(with_causes(&error)),
         }
     }
     if errors.is_empty() {

@@ -8,7 +8,7 @@ mod table;
 mod watch;
 
 use super::Common;
-use super::output::{note, print, print_json};
+use super::output::{note, print, print_json, with_causes};
 use super::report::page_file;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -130,7 +130,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     });
     let judged = judge(&measured);
     if let (Err(error), Err(_)) = (&written, &judged) {
-        note(&format!("error: {error}"));
+        note(&format!("error: {}", with_causes(error)));
     }
     judged.and(written).and(printed)
 }
