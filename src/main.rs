@@ -8,7 +8,6 @@ mod command;
 use clap::Parser;
 use command::output::{note, one_line, with_causes};
 use command::{CommandLine, Interrupted};
-use std::io::{Error, ErrorKind};
 use std::process::ExitCode;
 
 /// The exit code after SIGINT, as shells give it.
@@ -24,11 +23,11 @@ fn main() -> ExitCode {
             note(&error.to_string());
             ExitCode::from(INTERRUPTED)
         }
-        Err(error) if !is_broken_pipe(&error) => {
+        Err(error) => {
             note(&format!("error: {}", with_causes(&error)));
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 
@@ -48,12 +47,4 @@ fn refuse(error: &clap::Error) -> ExitCode {
         note(&message.replace(" tip: ", "; tip: "));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-/// Whether the reader of the output has gone away, which is no error: `scatterheap … | head`.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut causes = error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<Error>());
-    causes.any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }

@@ -633,6 +633,48 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(output.status.success());
 }
 
+/// What was found is told by the exit code, whether anybody reads the rest or not.
+#[cfg(unix)]
+#[test]
+fn what_is_found_is_not_hidden_by_an_output_that_nobody_reads() {
+    use std::process::Stdio;
+    let words = |layout: &Layout| layout.offsets.slot_words + layout.slot_word_count() * 4 - 8;
+    let path = damaged("unread.snapshot", words, 8);
+    for arguments in [&["check", &path][..], &["check", &path, "--json"]] {
+        let mut command = command(arguments);
+        let (stdout, stderr) = (Stdio::piped(), Stdio::piped());
+        let child = command.stdout(stdout).stderr(stderr).spawn();
+        let mut child = child.expect("the command starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the command ends");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("an invariant does not hold"), "{errors}");
+    }
+}
+
+/// Nor by one that cannot be written, of which there is a note.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_found_is_told_beside_an_output_that_cannot_be_written() {
+    let full = || std::fs::File::options().write(true).open("/dev/full");
+    let words = |layout: &Layout| layout.offsets.slot_words + layout.slot_word_count() * 4 - 8;
+    let damaged = damaged("unwritten.snapshot", words, 8);
+    let whole = saved("unwritten-whole.snapshot");
+    for (path, lines) in [(&whole, 1), (&damaged, 2)] {
+        let mut command = command(&["check", path]);
+        let output = command.stdout(full().expect("there is one")).output();
+        let output = output.expect("the command starts");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(
+            errors.contains("standard output: No space left"),
+            "{errors}"
+        );
+        assert_eq!(errors.lines().count(), lines, "{errors}");
+    }
+}
+
 /// A file of this name in a new directory, with this text.
 fn table(name: &str, text: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("scatterheap-{name}-{}", std::process::id()));

@@ -98,6 +98,42 @@ fn a_record_of_something_else_is_refused() {
     assert_eq!(message.lines().count(), 1, "{message}");
 }
 
+/// Errors that are on record make the command fail also if nobody reads its output.
+#[cfg(unix)]
+#[test]
+fn errors_on_record_are_told_by_the_exit_code() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let record = directory.path().join("soak.jsonl");
+    let path = record.to_str().expect("UTF-8");
+    let arguments = [&SOAK[..], &["--pairs", "1000", "--record", path]].concat();
+    json(&arguments);
+    let sound = std::fs::read_to_string(&record).expect("a record");
+    let corrupt = sound.replace("\"corrupt\":0", "\"corrupt\":1");
+    assert_ne!(sound, corrupt);
+    std::fs::write(&record, corrupt).expect("write");
+    let mut child = command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("1 errors in"), "{message}");
+}
+
+#[test]
+fn totals_that_cannot_be_recorded_are_told() {
+    let record = ["--pairs", "1000", "--record", "/nowhere/soak.jsonl"];
+    let output = run(&[&SOAK[..], &record].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot append to /nowhere"), "{message}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("this run"), "{told}");
+}
+
 #[test]
 fn litmus_tests_are_reported() {
     let document = json(&["litmus", "slots", "runs", "--tries", "20000"]);

@@ -2,7 +2,7 @@
 
 use super::Common;
 use super::filling::{FILL_OPTIONS, FillArguments};
-use super::output::{count, percent_of, print, print_json};
+use super::output::{conclude, count, percent_of, print, print_json};
 use super::saved::{SnapshotDocument, describe};
 use anyhow::{Result, bail};
 use scatterheap::inspect::{MAX_VIOLATIONS, MisuseReport, Violation};
@@ -52,17 +52,17 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         snapshot.check().err().into_iter().collect()
     };
     let occupancy = snapshot.occupancy();
-    if common.json {
+    let told = if common.json {
         let content = Content {
             passed: violations.is_empty(),
             violations: &violations,
             occupancy: &occupancy,
         };
-        print_json(&SnapshotDocument::new("check", &snapshot, content))?;
+        print_json(&SnapshotDocument::new("check", &snapshot, content))
     } else {
-        print(&text(&snapshot, &occupancy, &violations))?;
-    }
-    judge(&violations, arguments.all)
+        print(&text(&snapshot, &occupancy, &violations))
+    };
+    conclude(told, judge(&violations, arguments.all))
 }
 
 /// An error if an invariant does not hold.

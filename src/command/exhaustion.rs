@@ -2,7 +2,7 @@
 
 use super::Common;
 use super::heap::HeapArguments;
-use super::output::{count, note, percent, print, print_json, rate, table};
+use super::output::{conclude, count, note, percent, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{Document, Judged};
 use super::watchdog::Watchdog;
@@ -56,16 +56,18 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         };
         exhaustion::run(&heap, &settings, &mut show)?
     };
-    if common.json {
-        let judged = Judged {
-            passed: report.passed(),
-            report: &report,
-        };
-        print_json(&Document::new("exhaustion", &heap, judged)?)?;
-    } else {
-        print(&text(&heap, &report))?;
+    conclude(tell(common, &heap, &report), judge(&report))
+}
+
+fn tell(common: &Common, heap: &Heap, report: &Report) -> Result<()> {
+    if !common.json {
+        return print(&text(heap, report));
     }
-    judge(&report)
+    let judged = Judged {
+        passed: report.passed(),
+        report,
+    };
+    print_json(&Document::new("exhaustion", heap, judged)?)
 }
 
 fn judge(report: &Report) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `scatterheap litmus`: whether what was done before `free` is seen after `malloc`.
 
 use super::Common;
-use super::output::{count, note, print, print_json, rate, table};
+use super::output::{conclude, count, note, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{DeviceDescription, Judged};
 use super::watchdog::Watchdog;
@@ -92,12 +92,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         };
         reports.push(litmus::run(&device, *variant, &settings, &mut show)?);
     }
-    if common.json {
-        print_json(&document(&device, &reports)?)?;
+    let told = if common.json {
+        document(&device, &reports).and_then(|document| print_json(&document))
     } else {
-        print(&text(&device, &reports))?;
-    }
-    judge(&reports)
+        print(&text(&device, &reports))
+    };
+    conclude(told, judge(&reports))
 }
 
 fn document<'a>(device: &Device, reports: &'a [Report]) -> Result<Document<'a>> {

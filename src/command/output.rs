@@ -1,18 +1,16 @@
 //! Text and JSON on stdout, notes on stderr, and numbers as people read them.
 
 use anstream::{AutoStream, ColorChoice};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use scatterheap::Occupancy;
 use scatterheap::size::Bytes;
 use serde::Serialize;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 /// Prints text, without its colours where they are not wanted: `NO_COLOR`, or no terminal.
 pub fn print(text: &str) -> Result<()> {
-    let mut stdout = anstream::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    write(&mut anstream::stdout().lock(), text)
 }
 
 /// Whether colours are shown.
@@ -24,9 +22,24 @@ pub fn has_colours() -> bool {
 pub fn print_json(document: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    write(&mut std::io::stdout().lock(), &text)
+}
+
+/// That the reader has gone away, `scatterheap … | head`, is no error: what a run found is still told by its exit code.
+fn write(stdout: &mut impl Write, text: &str) -> Result<()> {
+    let written = stdout.write_all(text.as_bytes());
+    match written.and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to the standard output"),
+    }
+}
+
+/// The end of a run, told and judged. What it found counts more than that it could not be told, which is noted then.
+pub fn conclude(told: Result<()>, judged: Result<()>) -> Result<()> {
+    if let (Err(error), Err(_)) = (&told, &judged) {
+        note(&format!("error: {}", with_causes(error)));
+    }
+    judged.and(told)
 }
 
 /// Prints a line on stderr.

@@ -3,7 +3,7 @@
 use super::Common;
 use super::heap::HeapArguments;
 use super::live::LiveArguments;
-use super::output::{count, note, occupancy_table, print, print_json, rate, table};
+use super::output::{conclude, count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
 use super::session::{Document, Judged};
@@ -129,26 +129,36 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         live.say(|| "times calls".into());
         time_calls(common, &heap, &trace, &settings, &mut report)?;
     }
-    let passed = report.passed();
+    let told = tell(common, arguments, &heap, &described, &report);
+    conclude(told, judge(&report))
+}
+
+fn tell(
+    common: &Common,
+    arguments: &Arguments,
+    heap: &Heap,
+    trace: &TraceDescription,
+    report: &Report,
+) -> Result<()> {
     if common.json || arguments.report.is_wanted() {
+        let passed = report.passed();
         let content = Content {
             passed,
-            trace: &described,
-            reports: [Judged {
-                passed,
-                report: &report,
-            }],
+            trace,
+            reports: [Judged { passed, report }],
         };
-        let document = Document::new("replay", &heap, content)?;
+        let document = Document::new("replay", heap, content)?;
         arguments.report.write(&document)?;
         if common.json {
-            print_json(&document)?;
+            return print_json(&document);
         }
     }
-    if !common.json {
-        print(&text(&heap, &described, &report))?;
-    }
-    if passed {
+    print(&text(heap, trace, report))
+}
+
+/// An error if the replay found something wrong.
+fn judge(report: &Report) -> Result<()> {
+    if report.passed() {
         return Ok(());
     }
     for violation in &report.violations {

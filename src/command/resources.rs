@@ -1,7 +1,7 @@
 //! `scatterheap resources`: measures memory resources of the host side by side.
 
 use super::Common;
-use super::output::{note, print, print_json, table};
+use super::output::{conclude, note, print, print_json, table};
 use anyhow::{Context, Result, bail};
 use scatterheap::Device;
 use scatterheap::size::Bytes;
@@ -91,13 +91,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let rows = measure_all(&device, &scenarios, &others, arguments)?;
     let failed = failures(&rows);
     let rows = beside(rows, &others);
-    if common.json {
-        print_json(&rows)?;
+    let told = if common.json {
+        print_json(&rows)
     } else {
-        print(&text(&rows))?;
-        print(&verdicts(&judge(&rows)))?;
-    }
-    failed
+        print(&(text(&rows) + &verdicts(&judge(&rows))))
+    };
+    conclude(told, failed)
 }
 
 /// Measures one case after the other.

@@ -5,7 +5,7 @@ mod record;
 use super::Common;
 use super::bench::stop_by_signal;
 use super::live::LiveArguments;
-use super::output::{count, note, print, print_json, rate, table};
+use super::output::{conclude, count, note, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::DeviceDescription;
 use anyhow::{Result, bail};
@@ -70,6 +70,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
     let mut runs = record::read(arguments.record.as_deref(), &device)?;
     let done: u64 = runs.iter().map(|run| run.totals.pairs).sum();
+    let mut recorded = Ok(());
     if done < arguments.pairs {
         let heaps = build(common, arguments, &device)?;
         let usual = if device.is_gpu() { 1 << 18 } else { 1 << 12 };
@@ -81,10 +82,16 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         };
         let totals = soak(common, arguments, &device, &heaps, &settings)?;
         let run = Run::new(&device, &heaps, &settings, totals);
-        record::append(arguments.record.as_deref(), &run)?;
+        recorded = record::append(arguments.record.as_deref(), &run);
         runs.push(run);
     }
-    report(common, &device, runs, arguments.pairs)
+    let mut all = Totals::default();
+    for run in &runs {
+        all.add(&run.totals);
+    }
+    // What was counted is not lost if it cannot be recorded.
+    let told = tell(common, &device, runs, all);
+    conclude(recorded.and(told), judge(&all, arguments.pairs))
 }
 
 fn build(common: &Common, arguments: &Arguments, device: &Device) -> Result<Vec<Heap>> {
@@ -130,27 +137,28 @@ fn speed(totals: &Totals) -> String {
     rate(totals.pairs as f64 / totals.seconds.max(1e-9))
 }
 
-fn report(common: &Common, device: &Device, mut runs: Vec<Run>, pairs: u64) -> Result<()> {
-    let mut all = Totals::default();
-    for run in &runs {
-        all.add(&run.totals);
-    }
+/// Tells of all runs, the last of them by itself.
+fn tell(common: &Common, device: &Device, mut runs: Vec<Run>, all: Totals) -> Result<()> {
     let count_of_runs = runs.len();
-    if let Some(run) = runs.pop() {
-        if common.json {
-            print_json(&Content {
-                command: "soak",
-                version: env!("CARGO_PKG_VERSION"),
-                device: DeviceDescription::new(device)?,
-                passed: all.errors() == 0,
-                runs: count_of_runs,
-                all,
-                run,
-            })?;
-        } else {
-            print(&text(device, &run, &all, count_of_runs))?;
-        }
+    let Some(run) = runs.pop() else {
+        return Ok(());
+    };
+    if !common.json {
+        return print(&text(device, &run, &all, count_of_runs));
     }
+    print_json(&Content {
+        command: "soak",
+        version: env!("CARGO_PKG_VERSION"),
+        device: DeviceDescription::new(device)?,
+        passed: all.errors() == 0,
+        runs: count_of_runs,
+        all,
+        run,
+    })
+}
+
+/// An error if something was found wrong.
+fn judge(all: &Totals, pairs: u64) -> Result<()> {
     if all.pairs < pairs {
         note(&format!(
             "{} of {} pairs: run the same command again for the rest",

@@ -2,7 +2,7 @@
 
 use super::heap::HeapArguments;
 use super::live::LiveArguments;
-use super::output::{count, note, occupancy_table, print, print_json, rate, table};
+use super::output::{conclude, count, note, occupancy_table, print, print_json, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
 use super::session::{Document, Judged};
@@ -105,17 +105,18 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         reports.push(stress::run(&heap, workload, &settings, &mut show)?);
         heap.reset()?;
     }
+    conclude(tell(common, arguments, &heap, &reports), judge(&reports))
+}
+
+fn tell(common: &Common, arguments: &Arguments, heap: &Heap, reports: &[Report]) -> Result<()> {
     if common.json || arguments.report.is_wanted() {
-        let document = Document::new("stress", &heap, Content::of(&reports))?;
+        let document = Document::new("stress", heap, Content::of(reports))?;
         arguments.report.write(&document)?;
         if common.json {
-            print_json(&document)?;
+            return print_json(&document);
         }
     }
-    if !common.json {
-        print(&text(&heap, &reports))?;
-    }
-    judge(&reports)
+    print(&text(heap, reports))
 }
 
 impl<'a> Content<'a> {

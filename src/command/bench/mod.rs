@@ -8,7 +8,7 @@ mod table;
 mod watch;
 
 use super::Common;
-use super::output::{note, print, print_json, with_causes};
+use super::output::{conclude, note, print, print_json};
 use super::report::page_file;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -128,11 +128,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         Some(page) => page_file::write_run(page, &files::Document::new(&measured)),
         None => Ok(()),
     });
-    let judged = judge(&measured);
-    if let (Err(error), Err(_)) = (&written, &judged) {
-        note(&format!("error: {}", with_causes(error)));
-    }
-    judged.and(written).and(printed)
+    conclude(written.and(printed), judge(&measured))
 }
 
 /// Says which tests have no row.
