@@ -150,6 +150,30 @@ fn rows_of_others_are_put_beside() {
     assert!(text.contains("one_mib,scatterheap,1,ns_per_pair"), "{text}");
 }
 
+/// Two operations are too few for a figure: of the default resource that is a failure, of others a note.
+#[test]
+fn a_case_that_cannot_be_measured_fails_if_it_is_of_the_default_resource() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trace = directory.path().join("short.csv");
+    let rows = "thread,operation,id,bytes\n0,a,0,4096\n0,f,0,4096\n";
+    std::fs::write(&trace, rows).expect("written");
+    let trace = trace.to_str().expect("text");
+    let cases = ["one_mib", "transformer", "--transformer", trace];
+    let quick = ["--quick", "--device", "cpu", "--threads", "1"];
+    for (resource, code) in [("scatterheap,system_malloc", 1), ("system_malloc", 0)] {
+        let output = scatterheap(&[&cases[..], &quick, &["--resource", resource]].concat());
+        let errors = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        let note = "transformer, system_malloc, 1 threads: ";
+        assert!(errors.contains(note), "{errors}");
+        let error = "error: the default resource could not be measured";
+        assert_eq!(errors.contains(error), code == 1, "{errors}");
+        // What could be measured is told.
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("one_mib"), "{text}");
+    }
+}
+
 #[test]
 fn bad_input_is_one_line() {
     for (arguments, part) in [

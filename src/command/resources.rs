@@ -34,7 +34,10 @@ Examples:
   scatterheap resources --with peers.csv                 beside rows of benches/resources/compare.py
 
 docs/resources.md says what the metrics mean. The exit code is 1 if an allocation of the default
-resource failed.";
+resource failed, or a case of it could not be measured.";
+
+/// The resource that a user gets by default.
+const DEFAULT: &str = "scatterheap";
 
 /// The recorded trace.
 const TRACE: &str = include_str!("../../benches/data/transformer.csv");
@@ -73,6 +76,14 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
+/// What was measured.
+#[derive(Default)]
+struct Measured {
+    rows: Vec<Row>,
+    /// Cases of the default resource that could not be.
+    missing: Vec<String>,
+}
+
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let scenarios = chosen_scenarios(common, arguments)?;
     if let Some(directory) = &arguments.write_scenarios {
@@ -88,9 +99,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         None => Vec::new(),
     };
     let device = common.open_device()?;
-    let rows = measure_all(&device, &scenarios, &others, arguments)?;
-    let failed = failures(&rows);
-    let rows = beside(rows, &others);
+    let measured = measure_all(&device, &scenarios, &others, arguments)?;
+    let failed = failures(&measured);
+    let rows = beside(measured.rows, &others);
     let told = if common.json {
         print_json(&rows)
     } else {
@@ -105,31 +116,26 @@ fn measure_all(
     scenarios: &[Scenario],
     others: &[Row],
     arguments: &Arguments,
-) -> Result<Vec<Row>> {
+) -> Result<Measured> {
     let subjects = chosen_subjects(device, arguments)?;
-    let mut rows = Vec::new();
+    let mut measured = Measured::default();
     for scenario in scenarios {
         for threads in &arguments.threads {
             if !has_room(device, scenario, *threads)? {
                 continue;
             }
             for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
-                rows.extend(measure_one(
-                    device,
-                    subject,
-                    scenario,
-                    (*threads, arguments.seconds),
-                ));
+                measured.add(device, subject, scenario, (*threads, arguments.seconds));
                 // What was found is not lost if a later case hangs; and what was before is not, if nothing was.
                 if let Some(path) = &arguments.output
-                    && !rows.is_empty()
+                    && !measured.rows.is_empty()
                 {
-                    write_rows(&beside(rows.clone(), others), path)?;
+                    write_rows(&beside(measured.rows.clone(), others), path)?;
                 }
             }
         }
     }
-    Ok(rows)
+    Ok(measured)
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -198,30 +204,31 @@ fn has_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<bool> 
     Ok(needed <= free)
 }
 
-/// The figures of one; a failure is a note, so that the others are still measured.
-fn measure_one(
-    device: &Device,
-    subject: &Subject,
-    scenario: &Scenario,
-    (threads, limit): (u16, Duration),
-) -> Vec<Row> {
-    match measure(device, subject, scenario, usize::from(threads), limit) {
-        Ok(figures) => figures
-            .into_iter()
-            .map(|figure| Row {
+impl Measured {
+    /// Measures one case; a failure is a note, so that the others are still measured.
+    fn add(
+        &mut self,
+        device: &Device,
+        subject: &Subject,
+        scenario: &Scenario,
+        (threads, limit): (u16, Duration),
+    ) {
+        let case = format!("{}, {}, {threads} threads", scenario.name, subject.name);
+        match measure(device, subject, scenario, usize::from(threads), limit) {
+            Ok(figures) => self.rows.extend(figures.into_iter().map(|figure| Row {
                 scenario: scenario.name.to_owned(),
                 resource: subject.name.to_owned(),
                 threads,
                 metric: figure.metric.to_owned(),
                 value: figure.value,
-            })
-            .collect(),
-        Err(error) => {
-            note(&format!(
-                "{}, {}, {threads} threads: {error}",
-                scenario.name, subject.name
-            ));
-            Vec::new()
+            })),
+            Err(error) => {
+                note(&format!("{case}: {error}"));
+                // The others are there to compare with, and may be unable to do what is asked.
+                if subject.name == DEFAULT {
+                    self.missing.push(case);
+                }
+            }
         }
     }
 }
@@ -284,11 +291,17 @@ fn verdicts(verdicts: &[Verdict]) -> String {
 }
 
 /// Fails if the default resource did, or nothing was measured.
-fn failures(rows: &[Row]) -> Result<()> {
+fn failures(Measured { rows, missing }: &Measured) -> Result<()> {
+    if !missing.is_empty() {
+        bail!(
+            "the default resource could not be measured, as noted above: {}",
+            missing.join("; ")
+        );
+    }
     if rows.is_empty() {
         bail!("nothing was measured: choose other scenarios or resources");
     }
-    let is_ours = |row: &&Row| row.resource == "scatterheap" && row.metric == "failures";
+    let is_ours = |row: &&Row| row.resource == DEFAULT && row.metric == "failures";
     match rows.iter().find(is_ours) {
         None => Ok(()),
         Some(row) => bail!(
