@@ -79,6 +79,26 @@ fn a_soak_that_is_stopped_keeps_its_totals() {
     assert_eq!(sum.pairs, 2 * first.pairs);
 }
 
+/// All bits of a seed count: what a run asks for is told by its bytes.
+#[test]
+fn soaks_of_different_seeds_differ() {
+    let device = Device::cpu_with_threads(2);
+    let bytes = |seed| {
+        let heaps = [heap_of(&device, 16 * MIB)];
+        let settings = soak::Settings {
+            threads: 256,
+            pairs: u64::MAX,
+            seed,
+        };
+        let totals = soak::run(&device, &heaps, &settings, &mut |_| false).expect("one launch");
+        assert_eq!((totals.errors(), totals.nulls), (0, 0), "{totals:?}");
+        totals.bytes
+    };
+    let seeds = [0, 1, 1 << 16 | 1, 1 << 63 | 1, u64::MAX];
+    let bytes: std::collections::BTreeSet<_> = seeds.into_iter().map(bytes).collect();
+    assert_eq!(bytes.len(), seeds.len(), "{bytes:?}");
+}
+
 #[test]
 fn impossible_settings_are_refused() {
     let device = Device::cpu_with_threads(2);

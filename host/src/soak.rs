@@ -6,6 +6,7 @@ use crate::heap::Heap;
 use crate::memory::Memory;
 use crate::stress::takes_whole_heap;
 use crate::tally::{Counted, DeviceTally};
+use kernels::sizes::mix;
 use kernels::soak::{Drain, MEAN, Soak, SoakArguments};
 use kernels::tally::Count;
 use serde::{Deserialize, Serialize};
@@ -155,7 +156,7 @@ impl<'a> Bath<'a> {
     fn arguments(&self, settings: &Settings, launch: u64) -> SoakArguments {
         let threads = u64::from(settings.threads);
         // Owners are numbered through, from a place that the seed chooses.
-        let first_owner = (settings.seed << 48) + 1 + launch * threads * ROUNDS;
+        let first_owner = mix(settings.seed).wrapping_add(launch * threads * ROUNDS);
         SoakArguments {
             heaps: self.addresses.address(),
             heap_count: self.heaps.len() as u64,

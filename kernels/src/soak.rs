@@ -36,7 +36,7 @@ pub struct SoakArguments {
     pub threads: u64,
     /// Rounds of each.
     pub rounds: u64,
-    /// What blocks' owners are numbered from; different in each launch.
+    /// What blocks' owners are numbered from, any number; different in each launch.
     pub first_owner: u64,
     /// Address of the tally.
     pub tally: u64,
@@ -81,7 +81,8 @@ kernel! {
         unsafe {
             let heap = arguments.heap(which);
             for round in 0..arguments.rounds {
-                let owner = arguments.first_owner + thread * arguments.rounds + round;
+                let number = thread * arguments.rounds + round;
+                let owner = arguments.first_owner.wrapping_add(number);
                 let draw = mix(owner);
                 let bytes = size(draw);
                 let block = heap.malloc(bytes);

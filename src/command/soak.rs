@@ -78,7 +78,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
             threads: arguments.threads.unwrap_or(usual),
             pairs: arguments.pairs - done,
             // Each run has its own, so that it does not repeat the one before.
-            seed: common.seed + runs.len() as u64,
+            seed: common.seed.wrapping_add(runs.len() as u64),
         };
         let totals = soak(common, arguments, &device, &heaps, &settings)?;
         let run = Run::new(&device, &heaps, &settings, totals);
