@@ -611,6 +611,12 @@ fn help_has_examples() {
             assert!(help.contains(words), "{words} in {help}");
         }
     }
+    // As the replay of the library does it.
+    let help = printed(&["replay", "--help"]);
+    assert!(
+        help.contains("as many as a quarter of the heap holds"),
+        "{help}"
+    );
     assert_eq!(
         printed(&["--version"]).trim(),
         concat!("scatterheap ", env!("CARGO_PKG_VERSION"))

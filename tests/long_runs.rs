@@ -54,13 +54,20 @@ fn runs_of_a_soak_add_up() {
 
 #[test]
 fn a_soak_ends_when_the_time_is_over() {
-    let output = run(&[&SOAK[..], &["--pairs", "1000000000000", "--seconds", "1"]].concat());
-    assert!(output.status.success(), "{output:?}");
-    let note = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        note.contains("of 1,000,000,000,000 pairs: run the same command again"),
-        "{note}"
-    );
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let record = directory.path().join("soak.jsonl");
+    let record = ["--record", record.to_str().expect("UTF-8")];
+    let briefly = ["--pairs", "1000000000000", "--seconds", "1"];
+    for (record, advice) in [
+        (&record[..], "run the same command again for the rest"),
+        (&[], "only runs with --record FILE add up"),
+    ] {
+        let output = run(&[&SOAK[..], &briefly, record].concat());
+        assert!(output.status.success(), "{output:?}");
+        let note = String::from_utf8_lossy(&output.stderr);
+        let pairs = "of 1,000,000,000,000 pairs: ";
+        assert!(note.contains(pairs) && note.contains(advice), "{note}");
+    }
 }
 
 #[cfg(unix)]

@@ -33,7 +33,7 @@ pub struct Arguments {
     /// File of the trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Copies at once [default: as many as half of the heap holds, within reason]
+    /// Copies at once [default: as many as a quarter of the heap holds, within reason]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     copies: Option<u32>,
     /// Lanes that each copy is spread over

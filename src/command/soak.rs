@@ -91,7 +91,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     }
     // What was counted is not lost if it cannot be recorded.
     let told = tell(common, &device, runs, all);
-    conclude(recorded.and(told), judge(&all, arguments.pairs))
+    conclude(recorded.and(told), judge(&all, arguments))
 }
 
 fn build(common: &Common, arguments: &Arguments, device: &Device) -> Result<Vec<Heap>> {
@@ -158,12 +158,16 @@ fn tell(common: &Common, device: &Device, mut runs: Vec<Run>, all: Totals) -> Re
 }
 
 /// An error if something was found wrong.
-fn judge(all: &Totals, pairs: u64) -> Result<()> {
-    if all.pairs < pairs {
+fn judge(all: &Totals, arguments: &Arguments) -> Result<()> {
+    if all.pairs < arguments.pairs {
+        let advice = match arguments.record {
+            Some(_) => "run the same command again for the rest",
+            None => "nothing goes on from here, as only runs with --record FILE add up",
+        };
         note(&format!(
-            "{} of {} pairs: run the same command again for the rest",
+            "{} of {} pairs: {advice}",
             count(all.pairs),
-            count(pairs)
+            count(arguments.pairs)
         ));
     }
     if all.errors() > 0 {
