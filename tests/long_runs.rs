@@ -162,7 +162,8 @@ fn litmus_tests_are_reported() {
 #[test]
 fn exhaustion_is_reported() {
     let small = ["--heap", "1MiB", "--threads", "256"];
-    let document = json(&[&["exhaustion"], &small[..]].concat());
+    let largest_seed = ["--seed", "18446744073709551615"];
+    let document = json(&[&["exhaustion"], &small[..], &largest_seed].concat());
     assert_eq!(document["passed"], true, "{document}");
     let answers = document["answers"].as_array().expect("answers");
     assert_eq!(answers.len(), 2);

@@ -165,7 +165,7 @@ impl Test<'_> {
                 sizes: Sizes {
                     least,
                     most,
-                    seed: self.settings.seed + filling as u64,
+                    seed: self.settings.seed.wrapping_add(filling as u64),
                 },
                 first_owner: 1 + ((filling as u64) << 40),
                 held: 0,
