@@ -408,14 +408,14 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
-/// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (these, and single lanes); `malloc` for functions that are called,
+/// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (for any mask); `malloc` for functions that are called,
 /// the part of it for warps that want several classes, and `free` for functions that are called; zeroes and copies that lanes write for each other.
 const OUT_OF_LINE: [[usize; 6]; 10] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 4, 2, 2, 0],
     [1, 0, 8, 4, 4, 0],
-    [1, 2, 9, 5, 5, 0],
+    [1, 1, 4, 2, 2, 0],
     [1, 2, 6, 3, 3, 0],
     [0, 0, 3, 1, 1, 0],
     [1, 2, 6, 10, 4, 2],

@@ -13,7 +13,7 @@ use crate::refill::meet;
 use crate::ticket::Ticket;
 use core::ptr;
 use simt::lanes::{Lanes, Part, Whole};
-use simt::{thread, warp, with_active_lanes};
+use simt::{thread, warp};
 
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
@@ -204,7 +204,8 @@ impl Core {
                 nap(NAP, vain - 1);
             }
             let block;
-            (block, ticket) = with_active_lanes!(lanes => self.attempt(lanes, wish, bytes));
+            // One form for all masks: who waited need not save the few instructions that those for whole warps and single lanes would, and all three are much code.
+            (block, ticket) = self.attempt(Part(warp::active_mask()), wish, bytes);
             if !block.is_null() {
                 return block;
             }
@@ -219,6 +220,8 @@ impl Core {
     /// aligned, though a run of them would do. NULL is right then if neither a slot nor a run is
     /// found and nothing moved from before the one search to after the other. And the heap may
     /// grow.
+    #[cold]
+    #[inline(never)]
     fn try_otherwise(&self, wish: Wish, bytes: u64, tried: &mut Tried) -> Option<*mut u8> {
         let class = wish.class();
         let mut failure = Failure::Exhausted;

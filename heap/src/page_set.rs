@@ -418,18 +418,21 @@ impl PageSet {
         };
         let is_whole = a & b & c & d == u64::MAX;
         if !is_whole {
-            self.put_back(index, &[a, b, c, d][..count.min(4) as usize]);
+            self.put_back(index, a, b);
+            if count > 2 {
+                self.put_back(index + 2, c, d);
+            }
         }
         is_whole
     }
 
-    /// Puts members of some words back that the caller took.
+    /// Puts members of two words back that the caller took.
     #[cold]
     #[inline(never)]
-    fn put_back(&self, first: u32, words: &[u64]) {
-        for (index, members) in (first..).zip(words) {
-            if *members != 0 {
-                self.insert(index, *members);
+    fn put_back(&self, index: u32, members: u64, of_next: u64) {
+        for (index, members) in [(index, members), (index + 1, of_next)] {
+            if members != 0 {
+                self.insert(index, members);
             }
         }
     }

@@ -289,6 +289,8 @@ impl Core {
     }
 
     /// Gives back the pages that are left of a punched slab without use. The caller has acquired from all who lowered the use. (A heap that shrank since may have some of its holes no more.)
+    #[cold]
+    #[inline(never)]
     pub(crate) fn retire_punched(&self, slab: Slab) {
         // Relaxed: released with the pages.
         self.usage(slab.page())

@@ -281,6 +281,8 @@ impl Core {
     ///
     /// The slab that it had, if it had one, is lost. A word with fewer than no units is left alone:
     /// it may be damage too, but its crosser may also be at work.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn mend(&self, class: u32, stripe: &Stripe) -> bool {
         let seen = stripe.look();
         if seen.left() < 0 || self.is_sound(class, seen) {

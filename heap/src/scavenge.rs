@@ -242,6 +242,7 @@ impl Core {
     }
 
     /// Draws from an obtained slab, and lists what is left of it.
+    #[inline(never)]
     fn draw_from(&self, obtained: Search, slab: Slab, count: u32) -> Ticket {
         let ticket = self.ticket_for(slab);
         // Down from a unit that is known to span a free slot: the same units would fail again
@@ -311,30 +312,46 @@ impl Core {
     /// Draws from whichever stripe of a class has units, beginning with the caller's own.
     #[inline(never)]
     fn draw_anywhere(&self, class: u32, count: u32) -> Look {
+        let stripes = self.stripes_of(class);
         if self.listed(class).holders() == 0 {
             return Look::EXHAUSTED;
         }
         let mut result = Look::EXHAUSTED;
-        let mut step = 0;
-        let stripes = self.stripes_of(class);
-        while step < stripes.count {
-            let from = stripes.after(stripes.of(thread::block_number()), step);
-            let seen = self.look_at_stripes(class, from);
-            if which(seen, Ticket::has_slab) != 0 {
+        let mut from = 0;
+        loop {
+            let (step, has_slabs) = self.next_drawable(class, from);
+            if has_slabs {
                 result = Look::UNSETTLED;
             }
-            let mut drawable = which(seen, |seen| seen.has_slab() && seen.left() >= 0);
-            while drawable != 0 {
-                let index = stripes.after(from, drawable.trailing_zeros());
-                let drawn = self.draw_from_stripe(class, self.stripe(class, index), count);
-                if drawn.left() > 0 {
-                    return Look(drawn.0);
-                }
-                drawable &= drawable - 1;
+            if step >= stripes.count {
+                return result;
+            }
+            let index = stripes.after(stripes.of(thread::block_number()), step);
+            let drawn = self.draw_from_stripe(class, self.stripe(class, index), count);
+            if drawn.left() > 0 {
+                return Look(drawn.0);
+            }
+            from = step + 1;
+        }
+    }
+
+    /// The next stripe of a class with units, as a step of the round that begins with the caller's own, from some step on; as many as there are stripes, or more, if none has. And whether
+    /// stripes were seen that have slabs.
+    #[inline(never)]
+    fn next_drawable(&self, class: u32, from: u32) -> (u32, bool) {
+        let stripes = self.stripes_of(class);
+        let (mut step, mut has_slabs) = (from, false);
+        while step < stripes.count {
+            let first = stripes.after(stripes.of(thread::block_number()), step);
+            let seen = self.look_at_stripes(class, first);
+            has_slabs |= which(seen, Ticket::has_slab) != 0;
+            let drawable = which(seen, |seen| seen.has_slab() && seen.left() >= 0);
+            if drawable != 0 {
+                return (step + drawable.trailing_zeros(), has_slabs);
             }
             step += AT_ONCE;
         }
-        result
+        (step, has_slabs)
     }
 
     /// Draws from a stripe of a class that was seen with a slab: the word of the slab that the units are of, or one with none left.
@@ -398,13 +415,8 @@ impl Core {
         let mut from = 0;
         let stripes = self.stripes_of(class);
         while from < stripes.count {
-            let seen = self.look_at_slabs(class, from);
-            let mut idle = which(seen, |(seen, used)| {
-                used == seen.units_left() || seen.is_rewinding()
-            });
-            if which(seen, |(seen, _)| may_be_punched(seen)) != 0 {
-                held.is_sparse |= which(seen, |(seen, used)| self.is_sparse(seen, used)) != 0;
-            }
+            let (mut idle, is_sparse) = self.look_for_idle(class, from);
+            held.is_sparse |= is_sparse;
             while idle != 0 {
                 let index = stripes.after(from, idle.trailing_zeros());
                 held.was_idle |= self.reclaim(class, self.stripe(class, index));
@@ -413,6 +425,18 @@ impl Core {
             from += AT_ONCE;
         }
         held
+    }
+
+    /// Bits of those of several stripes of a class, from one on, whose slabs have no block in them, or are being rewound; and whether one has a slab in which few live.
+    #[inline(never)]
+    fn look_for_idle(&self, class: u32, from: u32) -> (u32, bool) {
+        let seen = self.look_at_slabs(class, from);
+        let idle = which(seen, |(seen, used)| {
+            used == seen.units_left() || seen.is_rewinding()
+        });
+        let is_sparse = which(seen, |(seen, _)| may_be_punched(seen)) != 0
+            && which(seen, |(seen, used)| self.is_sparse(seen, used)) != 0;
+        (idle, is_sparse)
     }
 
     /// The words of several stripes of a class from one on, and the uses of the slabs that these name, or the largest number: two waits for the memory.
