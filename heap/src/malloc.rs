@@ -133,7 +133,7 @@ impl Served {
 }
 
 impl Heap {
-    /// Allocates `bytes`, aligned to 16 bytes or, for a power of two up to the page size, to that.
+    /// Allocates `bytes`, aligned to 16 bytes; [`aligned_alloc`](Self::aligned_alloc) aligns to more.
     ///
     /// Gives NULL for 0 bytes, and when the request cannot be met: then the failure is counted by
     /// class and reason. Never because of contention. Lanes may call in any divergence.
