@@ -19,6 +19,8 @@
 
 #include <scatterheap.h>
 
+#include <new>
+
 #include <cuda_runtime_api.h>
 
 extern "C" {
@@ -132,7 +134,8 @@ static inline __device__ void scatterheap_warp_free(const scatterheap_handle *he
 
 /* ------------------------------------------------------------------ new and delete */
 
-/* `new (&heap) T(...)`: gives NULL, and makes no T, if there is no memory. */
+/* `new (&heap) T(...)`: gives NULL, and makes no T, if there is no memory. A T that is aligned to more than 16 bytes needs
+ * C++17: before, a compiler does not tell of the alignment. */
 inline __device__ void *operator new(size_t bytes, const scatterheap_handle *heap) noexcept {
     return scatterheap_malloc(heap, bytes);
 }
@@ -149,9 +152,24 @@ inline __device__ void operator delete[](void *block, const scatterheap_handle *
     scatterheap_free(heap, block);
 }
 
+#ifdef __cpp_aligned_new
+inline __device__ void *operator new(size_t bytes, std::align_val_t alignment,
+                                     const scatterheap_handle *heap) noexcept {
+    return scatterheap_aligned_alloc(heap, static_cast<size_t>(alignment), bytes);
+}
+
+inline __device__ void operator delete(void *block, std::align_val_t, const scatterheap_handle *heap) noexcept {
+    scatterheap_free(heap, block);
+}
+#endif
+
 /* Ends what `new (&heap) T(...)` made. Nothing for NULL. */
 template <typename T>
 static inline __device__ void scatterheap_delete(const scatterheap_handle *heap, T *object) {
+#ifndef __cpp_aligned_new
+    static_assert(alignof(T) <= 16, "`new (&heap) T` of a T aligned to more than 16 bytes gives less before C++17: compile with "
+                                    "-std=c++17, or use scatterheap_aligned_alloc and scatterheap_free");
+#endif
     if (object != nullptr) {
         object->~T();
         scatterheap_free(heap, const_cast<void *>(static_cast<const volatile void *>(object)));
@@ -159,11 +177,26 @@ static inline __device__ void scatterheap_delete(const scatterheap_handle *heap,
 }
 
 /* In a class: `new` and `delete` of it, in kernels, use the bound heap. `new` gives NULL, and makes no object, if there
- * is no memory. */
+ * is no memory. A class that is aligned to more than 16 bytes needs C++17 here too. */
 #define SCATTERHEAP_NEW_AND_DELETE                                                                                     \
     static __device__ void *operator new(size_t bytes) noexcept { return scatterheap_bound_malloc(bytes); }            \
     static __device__ void *operator new[](size_t bytes) noexcept { return scatterheap_bound_malloc(bytes); }          \
     static __device__ void operator delete(void *block) noexcept { scatterheap_bound_free(block); }                    \
-    static __device__ void operator delete[](void *block) noexcept { scatterheap_bound_free(block); }
+    static __device__ void operator delete[](void *block) noexcept { scatterheap_bound_free(block); }                  \
+    SCATTERHEAP_ALIGNED_NEW_AND_DELETE
+
+#ifdef __cpp_aligned_new
+#define SCATTERHEAP_ALIGNED_NEW_AND_DELETE                                                                             \
+    static __device__ void *operator new(size_t bytes, std::align_val_t alignment) noexcept {                          \
+        return scatterheap_bound_aligned_alloc(static_cast<size_t>(alignment), bytes);                                 \
+    }                                                                                                                  \
+    static __device__ void *operator new[](size_t bytes, std::align_val_t alignment) noexcept {                        \
+        return scatterheap_bound_aligned_alloc(static_cast<size_t>(alignment), bytes);                                 \
+    }                                                                                                                  \
+    static __device__ void operator delete(void *block, std::align_val_t) noexcept { scatterheap_bound_free(block); }  \
+    static __device__ void operator delete[](void *block, std::align_val_t) noexcept { scatterheap_bound_free(block); }
+#else
+#define SCATTERHEAP_ALIGNED_NEW_AND_DELETE
+#endif
 
 #endif

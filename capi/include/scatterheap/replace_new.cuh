@@ -3,7 +3,7 @@
  * SCATTERHEAP_NEW_AND_DELETE or `new (&heap) T` where that may be.
  *
  * Include this in each file whose kernels use them. CUDA's manual does not promise that its operators can be replaced;
- * nvcc 13.0 replaces those that a file defines. `new` of types that are aligned to more than 16 bytes stays CUDA's.
+ * nvcc 13.0 replaces those that a file defines.
  */
 #ifndef SCATTERHEAP_REPLACE_NEW_CUH
 #define SCATTERHEAP_REPLACE_NEW_CUH
@@ -13,12 +13,24 @@
 
 #include <scatterheap.h>
 
-static inline __host__ __device__ void *scatterheap_replaced_new(size_t bytes) {
+#ifndef __CUDA_ARCH__
+/* Memory of the host at a multiple of `alignment`, which is 0 for what malloc gives; NULL if there is none. */
+static inline void *scatterheap_host_memory(size_t bytes, size_t alignment) {
+    if (alignment == 0) {
+        return (malloc)(bytes == 0 ? 1 : bytes);
+    }
+    void *block = nullptr;
+    return posix_memalign(&block, alignment, bytes == 0 ? 1 : bytes) == 0 ? block : nullptr;
+}
+#endif
+
+/* The same, of the bound heap in a kernel; of the host as its `new` has to: it throws if there is no memory. */
+static inline __host__ __device__ void *scatterheap_replaced_new(size_t bytes, size_t alignment) {
 #ifdef __CUDA_ARCH__
-    return scatterheap_bound_malloc(bytes);
+    return alignment == 0 ? scatterheap_bound_malloc(bytes) : scatterheap_bound_aligned_alloc(alignment, bytes);
 #else
     for (;;) {
-        if (void *block = (malloc)(bytes == 0 ? 1 : bytes)) {
+        if (void *block = scatterheap_host_memory(bytes, alignment)) {
             return block;
         }
         std::new_handler handler = std::get_new_handler();
@@ -41,12 +53,32 @@ static inline __host__ __device__ void scatterheap_replaced_delete(void *block) 
 // Each file needs its own, or nvcc would not replace them there.
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 2620
-inline __host__ __device__ void *operator new(size_t bytes) { return scatterheap_replaced_new(bytes); }
-inline __host__ __device__ void *operator new[](size_t bytes) { return scatterheap_replaced_new(bytes); }
+inline __host__ __device__ void *operator new(size_t bytes) { return scatterheap_replaced_new(bytes, 0); }
+inline __host__ __device__ void *operator new[](size_t bytes) { return scatterheap_replaced_new(bytes, 0); }
 inline __host__ __device__ void operator delete(void *block) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete[](void *block) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete(void *block, size_t) noexcept { scatterheap_replaced_delete(block); }
 inline __host__ __device__ void operator delete[](void *block, size_t) noexcept { scatterheap_replaced_delete(block); }
+#ifdef __cpp_aligned_new
+inline __host__ __device__ void *operator new(size_t bytes, std::align_val_t alignment) {
+    return scatterheap_replaced_new(bytes, static_cast<size_t>(alignment));
+}
+inline __host__ __device__ void *operator new[](size_t bytes, std::align_val_t alignment) {
+    return scatterheap_replaced_new(bytes, static_cast<size_t>(alignment));
+}
+inline __host__ __device__ void operator delete(void *block, std::align_val_t) noexcept {
+    scatterheap_replaced_delete(block);
+}
+inline __host__ __device__ void operator delete[](void *block, std::align_val_t) noexcept {
+    scatterheap_replaced_delete(block);
+}
+inline __host__ __device__ void operator delete(void *block, size_t, std::align_val_t) noexcept {
+    scatterheap_replaced_delete(block);
+}
+inline __host__ __device__ void operator delete[](void *block, size_t, std::align_val_t) noexcept {
+    scatterheap_replaced_delete(block);
+}
+#endif
 #pragma nv_diagnostic pop
 
 #endif

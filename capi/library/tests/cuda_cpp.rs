@@ -92,6 +92,42 @@ fn programs_in_cuda_cpp_are_built_and_run() {
     by_cmake(&nvcc, &prefix, &directory.path().join("build"));
 }
 
+/// Compiles a source for the GPU with the headers alone, and gives what nvcc said if it refused it.
+fn refusal(nvcc: &Path, standard: &str, source: &str, directory: &Path) -> Option<String> {
+    let file = directory.join("source.cu");
+    fs::write(&file, format!("#include <scatterheap.h>\n{source}\n")).expect("written");
+    let output = Command::new(nvcc)
+        .args(["-arch=sm_90", "-rdc=true", "-ptx", "-I"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../include"))
+        .arg(format!("-std={standard}"))
+        .arg(&file)
+        .arg("-o")
+        .arg(directory.join("source.ptx"))
+        .output()
+        .expect("nvcc starts");
+    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn over_aligned_objects_are_refused_where_the_language_cannot_align_them() {
+    let Some(nvcc) = nvcc() else {
+        println!("skipped: CUDA C++ (no nvcc; `cargo xtask setup` installs it)");
+        return;
+    };
+    let directory = TempDir::new().expect("a directory");
+    let over_aligned = "
+        struct alignas(32) Line { double values[4]; };
+        __global__ void end(const __grid_constant__ scatterheap_handle heap, Line *line) {
+            scatterheap_delete(&heap, line);
+        }";
+    let usual = over_aligned.replace("32", "16");
+    let in_standard = |standard, source| refusal(&nvcc, standard, source, directory.path());
+    assert_eq!(in_standard("c++17", over_aligned), None);
+    assert_eq!(in_standard("c++14", &usual), None);
+    let said = in_standard("c++14", over_aligned).expect("it is refused");
+    assert!(said.contains("compile with -std=c++17"), "{said}");
+}
+
 /// A program that calls everything, built as the guide says for who has no `CMake`.
 fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     let ptx = directory.join("kernels.ptx");

@@ -17,6 +17,38 @@ struct Plain {
     __device__ ~Plain() {}
 };
 
+struct alignas(64) Line {
+    double values[8];
+    __device__ ~Line() {}
+};
+
+struct alignas(64) OwnLine {
+    double values[8];
+    SCATTERHEAP_NEW_AND_DELETE
+};
+
+template <typename T>
+static __device__ bool is_aligned(const T *object) {
+    return object != nullptr && reinterpret_cast<unsigned long long>(object) % alignof(T) == 0;
+}
+
+/* Aligned to more than malloc promises; in a heap with tags blocks of malloc lie 16 bytes behind multiples of 64. */
+__global__ void aligned(const __grid_constant__ scatterheap_handle heap, unsigned long long *out) {
+    Line *line = new (&heap) Line;
+    Line *plain = new Line;
+    Line *lines = new Line[3];
+    OwnLine *own = new OwnLine;
+    OwnLine *owns = new OwnLine[3];
+    if (!is_aligned(line) || !is_aligned(plain) || !is_aligned(lines) || !is_aligned(own) || !is_aligned(owns)) {
+        *out = 0;
+    }
+    scatterheap_delete(&heap, line);
+    delete plain;
+    delete[] lines;
+    delete own;
+    delete[] owns;
+}
+
 __global__ void with_handle(const __grid_constant__ scatterheap_handle heap, unsigned long long *out) {
     void *block = scatterheap_malloc(&heap, 10);
     block = scatterheap_realloc(&heap, block, 100);
@@ -49,20 +81,41 @@ __global__ void with_bound(unsigned long long *out) {
     delete value;
 }
 
-int main() {
-    // Of the host, all is as it was.
+struct alignas(64) HostLine {
+    double values[8];
+};
+
+/* Of the host, all is as it was. */
+static bool host_is_right() {
     int *value = new int(3);
     void *block = malloc(10);
-    const bool good = value != nullptr && block != nullptr;
+    HostLine *line = new HostLine;
+    const bool right = value != nullptr && block != nullptr && reinterpret_cast<size_t>(line) % alignof(HostLine) == 0;
     free(block);
     delete value;
-    if (!good) {
+    delete line;
+    return right;
+}
+
+/* Whether objects are aligned, and given back, in a heap that a text describes. */
+static bool are_aligned(const char *options, unsigned long long *out) {
+    scatterheap::BoundHeap heap(options);
+    *out = 1;
+    aligned<<<4, 64>>>(heap.handle(), out);
+    const scatterheap_occupancy after = heap.snapshot();
+    heap.check_invariants();
+    return *out == 1 && after.used_blocks == 0 && after.failures == 0 && after.misuses == 0;
+}
+
+int main() {
+    if (!host_is_right()) {
         return 1;
     }
     try {
-        scatterheap::BoundHeap heap("16MiB");
         unsigned long long *out = nullptr;
         cudaMallocManaged(&out, 8 * sizeof *out);
+        const bool third = are_aligned("16MiB", out) && are_aligned("16MiB,harden=tags", out);
+        scatterheap::BoundHeap heap("16MiB");
         with_handle<<<1, 32>>>(heap.handle(), out);
         const scatterheap_occupancy after = heap.snapshot();
         const bool first = out[0] >= 100 && out[1] == 1 && after.used_blocks == 0;
@@ -71,10 +124,11 @@ int main() {
         const scatterheap_occupancy last = heap.snapshot();
         const bool second = out[0] == 1 && out[1] == 1 && out[2] == 1 && out[3] == 3 && last.used_blocks == 0;
         heap.check_invariants();
-        std::printf("handle: %s, bound: %s, %llu failures, %llu misuses\n", first ? "right" : "WRONG",
-                    second ? "right" : "WRONG", static_cast<unsigned long long>(after.failures + last.failures),
+        std::printf("handle: %s, bound: %s, aligned: %s, %llu failures, %llu misuses\n", first ? "right" : "WRONG",
+                    second ? "right" : "WRONG", third ? "right" : "WRONG",
+                    static_cast<unsigned long long>(after.failures + last.failures),
                     static_cast<unsigned long long>(after.misuses + last.misuses));
-        return first && second && after.failures + last.failures + after.misuses + last.misuses == 0 ? 0 : 1;
+        return first && second && third && after.failures + last.failures + after.misuses + last.misuses == 0 ? 0 : 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "error: %s\n", error.what());
         return 3;
