@@ -140,15 +140,7 @@ inline __device__ void *operator new(size_t bytes, const scatterheap_handle *hea
     return scatterheap_malloc(heap, bytes);
 }
 
-inline __device__ void *operator new[](size_t bytes, const scatterheap_handle *heap) noexcept {
-    return scatterheap_malloc(heap, bytes);
-}
-
 inline __device__ void operator delete(void *block, const scatterheap_handle *heap) noexcept {
-    scatterheap_free(heap, block);
-}
-
-inline __device__ void operator delete[](void *block, const scatterheap_handle *heap) noexcept {
     scatterheap_free(heap, block);
 }
 
@@ -163,6 +155,10 @@ inline __device__ void operator delete(void *block, std::align_val_t, const scat
 }
 #endif
 
+/* `new (&heap) T[n]` is not there, since nobody could end it: where T has a destructor the address that it gives is not that of
+ * the block. Use scatterheap_new_array. */
+__device__ void *operator new[](size_t bytes, const scatterheap_handle *heap) = delete;
+
 /* Ends what `new (&heap) T(...)` made. Nothing for NULL. */
 template <typename T>
 static inline __device__ void scatterheap_delete(const scatterheap_handle *heap, T *object) {
@@ -174,6 +170,30 @@ static inline __device__ void scatterheap_delete(const scatterheap_handle *heap,
         object->~T();
         scatterheap_free(heap, const_cast<void *>(static_cast<const volatile void *>(object)));
     }
+}
+
+/* Makes `count` objects side by side, as `new T[count]` does; gives NULL, and makes none, if there is no memory or `count` is
+ * 0. T may be aligned to anything. */
+template <typename T>
+static inline __device__ T *scatterheap_new_array(const scatterheap_handle *heap, size_t count) {
+    const size_t most = static_cast<size_t>(-1);
+    // More than any heap has, if that is no number: then the heap counts the failure.
+    const size_t bytes = count > most / sizeof(T) ? most : count * sizeof(T);
+    T *first = static_cast<T *>(alignof(T) <= 16 ? scatterheap_malloc(heap, bytes)
+                                                 : scatterheap_aligned_alloc(heap, alignof(T), bytes));
+    for (size_t index = 0; first != nullptr && index < count; ++index) {
+        ::new (static_cast<void *>(first + index)) T;
+    }
+    return first;
+}
+
+/* Ends the `count` objects that scatterheap_new_array made, the last one first. Nothing for NULL. */
+template <typename T>
+static inline __device__ void scatterheap_delete_array(const scatterheap_handle *heap, T *first, size_t count) {
+    for (size_t index = count; first != nullptr && index > 0; --index) {
+        first[index - 1].~T();
+    }
+    scatterheap_free(heap, const_cast<void *>(static_cast<const volatile void *>(first)));
 }
 
 /* In a class: `new` and `delete` of it, in kernels, use the bound heap. `new` gives NULL, and makes no object, if there

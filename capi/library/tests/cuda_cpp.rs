@@ -109,7 +109,7 @@ fn refusal(nvcc: &Path, standard: &str, source: &str, directory: &Path) -> Optio
 }
 
 #[test]
-fn over_aligned_objects_are_refused_where_the_language_cannot_align_them() {
+fn what_could_not_work_is_refused_when_it_is_compiled() {
     let Some(nvcc) = nvcc() else {
         println!("skipped: CUDA C++ (no nvcc; `cargo xtask setup` installs it)");
         return;
@@ -126,6 +126,12 @@ fn over_aligned_objects_are_refused_where_the_language_cannot_align_them() {
     assert_eq!(in_standard("c++14", &usual), None);
     let said = in_standard("c++14", over_aligned).expect("it is refused");
     assert!(said.contains("compile with -std=c++17"), "{said}");
+    let array = "
+        __global__ void make(scatterheap_handle heap, int **out) {
+            *out = new (&heap) int[3];
+        }";
+    let said = in_standard("c++17", array).expect("it is refused");
+    assert!(said.contains("deleted function"), "{said}");
 }
 
 /// A program that calls everything, built as the guide says for who has no `CMake`.

@@ -49,6 +49,39 @@ __global__ void aligned(const __grid_constant__ scatterheap_handle heap, unsigne
     delete[] owns;
 }
 
+struct Counted {
+    int value;
+    unsigned long long *ended;
+    __device__ Counted() : value(7), ended(nullptr) {}
+    __device__ ~Counted() {
+        if (ended != nullptr) {
+            atomicAdd(ended, 1ull);
+        }
+    }
+};
+
+/* Arrays whose objects have a destructor: each thread's three are made, and ended once. */
+__global__ void arrays(const __grid_constant__ scatterheap_handle heap, unsigned long long *ended) {
+    Counted *counted = scatterheap_new_array<Counted>(&heap, 3);
+    for (int index = 0; counted != nullptr && index < 3; ++index) {
+        counted[index].ended = counted[index].value == 7 ? ended : nullptr;
+    }
+    scatterheap_delete_array(&heap, counted, 3);
+    Line *lines = scatterheap_new_array<Line>(&heap, 3);
+    if (!is_aligned(lines)) {
+        *ended = 0;
+    }
+    scatterheap_delete_array(&heap, lines, 3);
+    scatterheap_delete_array<Counted>(&heap, nullptr, 3);
+}
+
+/* More than can be; the heap counts a failure for each thread. */
+__global__ void impossible_arrays(const __grid_constant__ scatterheap_handle heap, unsigned long long *out) {
+    if (scatterheap_new_array<Counted>(&heap, ~0ull / 8) != nullptr) {
+        *out = 1;
+    }
+}
+
 __global__ void with_handle(const __grid_constant__ scatterheap_handle heap, unsigned long long *out) {
     void *block = scatterheap_malloc(&heap, 10);
     block = scatterheap_realloc(&heap, block, 100);
@@ -107,6 +140,18 @@ static bool are_aligned(const char *options, unsigned long long *out) {
     return *out == 1 && after.used_blocks == 0 && after.failures == 0 && after.misuses == 0;
 }
 
+/* Whether arrays are made, ended and given back, and what cannot be is refused. */
+static bool arrays_are_right(unsigned long long *out) {
+    scatterheap::Heap heap("16MiB");
+    out[0] = out[1] = 0;
+    arrays<<<4, 64>>>(heap.handle(), &out[0]);
+    const scatterheap_occupancy after = heap.snapshot();
+    impossible_arrays<<<1, 32>>>(heap.handle(), &out[1]);
+    const scatterheap_occupancy last = heap.snapshot();
+    return out[0] == 4 * 64 * 3 && after.used_blocks == 0 && after.failures == 0 && after.misuses == 0 && out[1] == 0 &&
+           last.failures == 32;
+}
+
 int main() {
     if (!host_is_right()) {
         return 1;
@@ -115,6 +160,7 @@ int main() {
         unsigned long long *out = nullptr;
         cudaMallocManaged(&out, 8 * sizeof *out);
         const bool third = are_aligned("16MiB", out) && are_aligned("16MiB,harden=tags", out);
+        const bool fourth = arrays_are_right(out);
         scatterheap::BoundHeap heap("16MiB");
         with_handle<<<1, 32>>>(heap.handle(), out);
         const scatterheap_occupancy after = heap.snapshot();
@@ -124,11 +170,11 @@ int main() {
         const scatterheap_occupancy last = heap.snapshot();
         const bool second = out[0] == 1 && out[1] == 1 && out[2] == 1 && out[3] == 3 && last.used_blocks == 0;
         heap.check_invariants();
-        std::printf("handle: %s, bound: %s, aligned: %s, %llu failures, %llu misuses\n", first ? "right" : "WRONG",
-                    second ? "right" : "WRONG", third ? "right" : "WRONG",
+        std::printf("handle: %s, bound: %s, aligned: %s, arrays: %s, %llu failures, %llu misuses\n", first ? "right" : "WRONG",
+                    second ? "right" : "WRONG", third ? "right" : "WRONG", fourth ? "right" : "WRONG",
                     static_cast<unsigned long long>(after.failures + last.failures),
                     static_cast<unsigned long long>(after.misuses + last.misuses));
-        return first && second && third && after.failures + last.failures + after.misuses + last.misuses == 0 ? 0 : 1;
+        return first && second && third && fourth && after.failures + last.failures + after.misuses + last.misuses == 0 ? 0 : 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "error: %s\n", error.what());
         return 3;
