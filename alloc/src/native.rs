@@ -14,31 +14,31 @@ thread_local! {
     static HEAP: Cell<*const Heap> = const { Cell::new(ptr::null()) };
 }
 
-/// The calling thread runs a kernel with a global heap until this is dropped.
-#[derive(Debug)]
-pub struct InKernel<'a> {
-    _heap: &'a Heap,
-    before: *const Heap,
+/// Runs `kernel` as a kernel whose global heap this is: what it allocates by a [`KernelAllocator`] on the calling thread
+/// comes from there.
+///
+/// # Safety
+///
+/// The heap behind the handle must live until `kernel` returns or panics. What `kernel` allocates may be freed and resized only
+/// in such a kernel of the same heap: elsewhere it would be taken for the system's.
+pub unsafe fn in_kernel<R>(heap: &Heap, kernel: impl FnOnce() -> R) -> R {
+    let _restored = Restored(HEAP.replace(heap));
+    kernel()
 }
 
-/// Says that the calling thread runs a kernel whose global heap this is.
-#[must_use]
-pub fn enter(heap: &Heap) -> InKernel<'_> {
-    InKernel {
-        _heap: heap,
-        before: HEAP.replace(heap),
-    }
-}
+/// Makes the calling thread allocate from where it did before, when this is dropped. Private, and dropped by who made it: who kept or forgot it
+/// would leave a heap behind that may be gone.
+struct Restored(*const Heap);
 
-impl Drop for InKernel<'_> {
+impl Drop for Restored {
     fn drop(&mut self) {
-        HEAP.set(self.before);
+        HEAP.set(self.0);
     }
 }
 
 /// The heap of the kernel that the calling thread runs.
 fn heap<'a>() -> Option<&'a Heap> {
-    // SAFETY: the pointer is there only as long as the reference that it is made from.
+    // SAFETY: the pointer is there only as long as `in_kernel` borrows what it points to.
     unsafe { HEAP.get().as_ref() }
 }
 
@@ -93,5 +93,34 @@ unsafe impl GlobalAlloc for KernelAllocator {
                 None => System.realloc(block, request, bytes),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Runs something with a heap that nothing is allocated from.
+    fn with<R>(heap: &Heap, run: impl FnOnce() -> R) -> R {
+        // SAFETY: this test's allocator is the system's, so nobody asks the heap.
+        unsafe { in_kernel(heap, run) }
+    }
+
+    #[test]
+    fn a_thread_has_a_heap_only_while_its_kernel_runs() {
+        let (outer, inner) = (Heap::zeroed(), Heap::zeroed());
+        let has = |expected: &Heap| heap().is_some_and(|heap| ptr::eq(heap, expected));
+        assert!(heap().is_none());
+        with(&outer, || {
+            assert!(has(&outer));
+            with(&inner, || assert!(has(&inner)));
+            assert!(has(&outer));
+            let panicked = catch_unwind(AssertUnwindSafe(|| with(&inner, || panic!("on purpose"))));
+            assert!(panicked.is_err() && has(&outer));
+            std::thread::scope(|scope| scope.spawn(|| assert!(heap().is_none())).join().unwrap());
+        });
+        assert!(heap().is_none());
     }
 }

@@ -135,7 +135,6 @@ impl Cpu {
                     break;
                 }
                 let block = || {
-                    let _in_kernel = global.as_ref().map(native::enter);
                     for thread_index in 0..grid.block_dim {
                         set_position(Position {
                             thread_index,
@@ -149,7 +148,12 @@ impl Cpu {
                         unsafe { K::body(arguments) };
                     }
                 };
-                if catch_unwind(AssertUnwindSafe(block)).is_err() {
+                let in_heap = || match &global {
+                    // SAFETY: what is bound is unbound before the heap goes; blocks of kernels are for kernels, as the caller promises.
+                    Some(heap) => unsafe { native::in_kernel(heap, block) },
+                    None => block(),
+                };
+                if catch_unwind(AssertUnwindSafe(in_heap)).is_err() {
                     failed.store(true, Ordering::Relaxed);
                 }
             }
