@@ -2,6 +2,9 @@
 
 use simt::atomic::{DeviceAtomicU64, Ordering};
 
+/// What every block is aligned to, in bytes.
+pub(crate) const USUAL_ALIGNMENT: u64 = 16;
+
 /// What is counted.
 #[repr(usize)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +82,24 @@ impl Counts {
 
     /// Counts the outcome of a call that asked for `bytes` bytes; true if it gave a block.
     pub fn allocated(&mut self, heap: &heap::Heap, block: *mut u8, bytes: u64) -> bool {
+        self.allocated_aligned(heap, block, bytes, USUAL_ALIGNMENT)
+    }
+
+    /// The same of a call that asked for a multiple of `alignment`, a power of two; less than what every block has is no less.
+    pub fn allocated_aligned(
+        &mut self,
+        heap: &heap::Heap,
+        block: *mut u8,
+        bytes: u64,
+        alignment: u64,
+    ) -> bool {
         if block.is_null() {
             self.add(Count::Nulls, 1);
             return false;
         }
         self.add(Count::Operations, 1);
         self.add(Count::Bytes, bytes);
-        self.check_placement(heap, block, bytes, 16);
+        self.check_placement(heap, block, bytes, alignment.max(USUAL_ALIGNMENT));
         true
     }
 
