@@ -77,7 +77,7 @@ pub fn gather(directory: &Path, dev: bool, architectures: &[String]) -> Result<(
         version_file(),
     )?;
     if architectures != ["none"] {
-        let ptx = share.join(format!("{PTX}sm_80.ptx"));
+        let ptx = share.join(format!("{PTX}{}.ptx", baseline_of(architectures)));
         compile_object(&ptx, architectures, &libraries.join("scatterheap-device.o"))?;
     }
     Ok(())
@@ -150,6 +150,20 @@ fn build_library(dev: bool) -> Result<Built> {
     Ok(built)
 }
 
+/// The PTX that all of some architectures take: it must not be for a newer one than any of them. As the `CMake` package chooses it.
+fn baseline_of(architectures: &[String]) -> &'static str {
+    let is_older_than_ampere = |architecture: &String| {
+        let digits = architecture.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+        // Of what is no number nvcc will tell.
+        digits.parse().is_ok_and(|number: u32| number < 80)
+    };
+    if architectures.iter().any(is_older_than_ampere) {
+        "sm_75"
+    } else {
+        "sm_80"
+    }
+}
+
 /// Compiles the device functions to an object that nvcc links.
 fn compile_object(ptx: &Path, architectures: &[String], object: &Path) -> Result<()> {
     let nvcc = own_nvcc();
@@ -215,6 +229,19 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_ptx_is_for_the_oldest_of_the_architectures() {
+        let baseline = |list: &str| {
+            let architectures: Vec<String> = list.split(',').map(str::to_owned).collect();
+            baseline_of(&architectures)
+        };
+        assert_eq!(baseline("75"), "sm_75");
+        assert_eq!(baseline("90,75,120"), "sm_75");
+        assert_eq!(baseline("80"), "sm_80");
+        assert_eq!(baseline("90a,100f"), "sm_80");
+        assert_eq!(baseline(ARCHITECTURES), "sm_80");
+    }
 
     #[test]
     fn the_library_and_the_code_are_read_from_messages() {
