@@ -24,6 +24,9 @@
 //! - A block is freed through the heap that it came from. Blocks of kernels are for kernels: the host's code cannot
 //!   drop them, on the CPU neither.
 //! - What the host's process allocates while it runs no kernel never comes from a heap.
+//! - The heap lives as long as kernels use it. A handle is plain data, so nothing enforces that but the host, whose
+//!   `GlobalHeap` borrows the heap and unbinds it when it is dropped. Who forgets one (`mem::forget`) and drops the heap must launch no such
+//!   kernel any more: it would read and write where the heap was ([`Heap`](heap::Heap)).
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 

@@ -9,7 +9,8 @@ use core::alloc::Layout as Request;
 use core::ptr::{self, NonNull};
 
 /// The allocator of a heap, 8 bytes. What it is in may lie in the device's memory and be used by a
-/// later kernel: it names the heap by the address of its metadata, not by its handle.
+/// later kernel: it names the heap by the address of its metadata, not by its handle. It is plain data as that is, and
+/// nothing enforces that the heap lives where a collection uses it; if it does not, see [`Heap`].
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Alloc(u64);
@@ -26,7 +27,7 @@ impl Heap {
 impl Alloc {
     #[inline(always)]
     fn heap<'a>(self) -> &'a Heap {
-        // SAFETY: made from a handle, whose heap outlives the kernels that use it.
+        // SAFETY: made from a handle, whose heap lives as long as it is used: what `Heap` demands of its users.
         unsafe { Heap::at(self.0) }
     }
 }

@@ -83,6 +83,15 @@ impl Mark {
 /// memory. Read through an address they come from global memory, where every acquire throws the
 /// cached copy away and all threads of the chip ask for the same line again. Copies are the same
 /// heap.
+///
+/// # What nothing enforces
+///
+/// It is plain data, since that is what kernels' arguments are: it borrows nothing, and any bytes make one. Its
+/// methods, the safe ones too, take it at its word: it must be the handle of a heap that lives, on the device whose
+/// threads call. Who makes the heap keeps it until the last kernel has ended; its `handle` says so again. A call
+/// through a handle of a heap that is gone, or through one that no heap gave, such as one of zeroes, reads and writes
+/// wherever the handle's addresses lead. That is undefined behaviour: at best a fault, which takes all that is on a
+/// GPU with it. Only a handle from before a reset of a living heap is noticed ([`Misuse::Stale`](crate::misuse::Misuse::Stale)).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Heap {

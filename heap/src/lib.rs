@@ -22,6 +22,8 @@
 //! 5. User memory is neither read nor written, but for `calloc`'s zeroes and `realloc`'s copy, and in
 //!    the [hardened] modes.
 //!
+//! They hold for handles of living heaps. A [`Heap`] is plain data, and nothing enforces that: see there.
+//!
 //! Which atomic carries which promise is written in `docs/memory-order.md`.
 //!
 //! # Where to read

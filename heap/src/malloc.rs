@@ -136,7 +136,8 @@ impl Heap {
     /// Allocates `bytes`, aligned to 16 bytes; [`aligned_alloc`](Self::aligned_alloc) aligns to more.
     ///
     /// Gives NULL for 0 bytes, and when the request cannot be met: then the failure is counted by
-    /// class and reason. Never because of contention. Lanes may call in any divergence.
+    /// class and reason. Never because of contention. Lanes may call in any divergence. The handle
+    /// must be that of a living heap, as for all that is called through it ([`Heap`]).
     #[inline(always)]
     #[must_use]
     pub fn malloc(&self, bytes: u64) -> *mut u8 {

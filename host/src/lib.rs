@@ -4,6 +4,11 @@
 //! The same code runs on both: a [`Device`] launches a kernel by its type, on a GPU through the
 //! driver (loaded at run time, so programs start on machines without one), on the CPU on a pool
 //! of threads.
+//!
+//! What kernels get of a heap is a handle ([`Heap::handle`]), plain data that does not borrow the heap. **Keep the heap until the
+//! last kernel that uses a handle of it has ended**: nothing enforces that. Launches are `unsafe` and their callers promise it; a
+//! handle can also be used by the host where the device is the CPU, by methods that are safe, and there too it must be of a living
+//! heap. What happens otherwise is said at [`heap_core::Heap`].
 
 extern crate scatterheap_alloc as alloc_core;
 extern crate scatterheap_heap as heap_core;

@@ -99,6 +99,10 @@ impl Heap {
 
     /// The heap as kernels on `device` take it in their arguments.
     ///
+    /// What this gives is plain data, and does not borrow the heap: use it only while the heap lives, in kernels on
+    /// its device or, on the CPU, here. When the heap is dropped its memory goes, and whatever is called through a handle of it, safe
+    /// methods too, is undefined behaviour. After a [`reset`](Self::reset) take it anew: older ones are refused.
+    ///
     /// # Errors
     ///
     /// If that is not the heap's device, or the heap was lost.
@@ -113,7 +117,8 @@ impl Heap {
         Ok(*self.fixed_core().heap())
     }
 
-    /// The heap as kernels on its own device take it in their arguments.
+    /// The heap as kernels on its own device take it in their arguments: to be used only while the heap lives, as that of
+    /// [`handle_on`](Self::handle_on).
     ///
     /// # Errors
     ///
