@@ -1,7 +1,9 @@
 //! Atomics of device scope, and the fence.
 //!
 //! A `DeviceAtomic…` is seen consistently by every thread of one GPU (PTX scope `.gpu`) or, on
-//! the CPU, of the process. It must lie in global memory; on PTX it has the layout of its
+//! the CPU, of the process. It must lie in global memory when it is used, which nothing checks: a `static` does, and so does what lies behind
+//! an address that the host or a heap gave; a local variable of a kernel does not, and to use an atomic there is undefined behaviour on a GPU. (`new` gives a
+//! value, which may be moved to where it is to be used.) On PTX it has the layout of its
 //! integer. A [`SystemAtomicU64`] is seen by the host too (PTX scope `.sys`), and lies in memory that both can
 //! reach. The meaning of the orderings is that of C++ and of the
 //! [PTX memory consistency model](https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model).

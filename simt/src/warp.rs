@@ -1,7 +1,8 @@
 //! The lanes of a warp, and what they do together.
 //!
 //! Every collective takes the mask of its lanes. All lanes of the mask must call it, with the
-//! same mask; the caller must be in the mask. Only [`sync`] orders memory between lanes: the
+//! same mask; the caller must be in the mask. Nothing checks that on a GPU: if it does not hold, lanes wait for ever or
+//! get what is undefined. Only [`sync`] orders memory between lanes: the
 //! PTX ISA promises nothing of the kind for `shfl`, `vote`, `match` and `redux`.
 
 use crate::backend;

@@ -10,7 +10,7 @@ macro_rules! wrapped_word {
         pub struct $name($inner);
 
         impl $name {
-            /// A new atomic.
+            /// A new atomic. In a local variable of a kernel it must not be used: on a GPU it must lie in memory that others can reach, see the module.
             #[must_use]
             pub fn new(value: $integer) -> Self {
                 Self(<$inner>::new(value))

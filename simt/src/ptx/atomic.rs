@@ -2,7 +2,7 @@
 //!
 //! Each operation spells out `.relaxed`, `.acquire`, `.release` or `.acq_rel`, `.gpu` and
 //! `.global`. `SeqCst` is `fence.sc.gpu` followed by the acquire-release form, which is how the
-//! PTX ISA maps C++. An `atom` whose result is unused becomes `red` in ptxas.
+//! PTX ISA maps C++. `.global` is what the module's users promise: that no atomic is used in a local variable. An `atom` whose result is unused becomes `red` in ptxas.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -74,7 +74,8 @@ macro_rules! device_atomic {
         unsafe impl Send for $name {}
 
         impl $name {
-            /// A new atomic.
+            /// A new atomic, to be moved into global memory before it is used; or a `static`, which lies there. In a local
+            /// variable of a kernel its operations are undefined behaviour.
             #[inline(always)]
             #[must_use]
             pub const fn new(value: $integer) -> Self {
