@@ -133,7 +133,7 @@ impl Builder {
     /// others when files are missing or unwritable.
     pub fn build(&self) -> Result<Vec<PtxModule>, Error> {
         let sources = Sources::of(&self.directory)?;
-        self.build_crate(&sources.crate_name)
+        self.build_crate(&sources)
     }
 
     /// The same as [`build`](Self::build), and tells cargo to rerun the build script when a source
@@ -149,10 +149,10 @@ impl Builder {
         for path in &sources.watched {
             println!("cargo::rerun-if-changed={}", path.display());
         }
-        self.build_crate(&sources.crate_name)
+        self.build_crate(&sources)
     }
 
-    fn build_crate(&self, crate_name: &str) -> Result<Vec<PtxModule>, Error> {
+    fn build_crate(&self, sources: &Sources) -> Result<Vec<PtxModule>, Error> {
         let output_directory = match &self.output_directory {
             Some(directory) => directory.clone(),
             None => env::var_os("OUT_DIR")
@@ -171,10 +171,10 @@ impl Builder {
         baselines
             .iter()
             .map(|&baseline| {
-                let text = self.compile(crate_name, baseline, &compiler, &output_directory)?;
+                let text = self.compile(sources, baseline, &compiler, &output_directory)?;
                 let text = recursion::call_through_pointers(&text);
                 let text = registers::limit(&text, &self.register_limits);
-                let path = output_directory.join(baseline.file_name(crate_name));
+                let path = output_directory.join(baseline.file_name(&sources.crate_name));
                 fs::write(&path, text).map_err(file_error("write", &path))?;
                 Ok(PtxModule { baseline, path })
             })
@@ -184,13 +184,14 @@ impl Builder {
     /// Compiles for one baseline and returns the PTX.
     fn compile(
         &self,
-        crate_name: &str,
+        sources: &Sources,
         baseline: Baseline,
         compiler: &KernelCompiler,
         output_directory: &Path,
     ) -> Result<String, Error> {
+        let crate_name = &sources.crate_name;
         let target_directory = self
-            .target_directory(output_directory)
+            .target_directory(output_directory, &sources.workspace)
             .join(baseline.target_cpu());
         let ptx = target_directory.join(format!(
             "{crate_name}-{:016x}.ptx",
@@ -212,7 +213,7 @@ impl Builder {
                 return Ok(());
             }
             Err(Error::CompileFailed {
-                crate_name: crate_name.to_owned(),
+                crate_name: crate_name.clone(),
                 baseline: baseline.to_string(),
                 compiler: compiler.to_string(),
                 stderr: String::from_utf8_lossy(&output.stderr)
@@ -231,13 +232,21 @@ impl Builder {
     }
 
     /// Where the inner cargo builds: one place for all build scripts of the outer one's profile, so that `core` is compiled
-    /// once for all kernel crates. Inner cargos wait for each other there.
-    fn target_directory(&self, output_directory: &Path) -> PathBuf {
+    /// once for all kernel crates of a workspace. Inner cargos wait for each other there.
+    ///
+    /// Not of several workspaces: cargo tells crates apart by their paths from their workspace's root on, and so would take
+    /// a `helper` of one kernel crate for that of another.
+    fn target_directory(&self, output_directory: &Path, workspace: &Path) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        workspace.hash(&mut hasher);
         let shared = match self.output_directory {
             None => shared_directory(output_directory),
             Some(_) => None,
         };
-        shared.unwrap_or(output_directory).join("ptx-target")
+        shared
+            .unwrap_or(output_directory)
+            .join("ptx-target")
+            .join(format!("{:016x}", hasher.finish()))
     }
 
     /// The inner cargo, up to the arguments for the compiler itself.
@@ -293,7 +302,7 @@ impl Builder {
     fn fingerprint(&self, baseline: Baseline, compiler: &KernelCompiler) -> u64 {
         let mut hasher = DefaultHasher::new();
         (baseline, &self.features, self.with_alloc).hash(&mut hasher);
-        (&self.directory, &compiler.rustc, &compiler.version).hash(&mut hasher);
+        (&compiler.rustc, &compiler.version).hash(&mut hasher);
         hasher.finish()
     }
 }

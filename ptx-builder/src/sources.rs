@@ -44,6 +44,8 @@ struct Target {
 pub(crate) struct Sources {
     /// The name in the manifest.
     pub(crate) crate_name: String,
+    /// The directory of the workspace that the crate is in; its own if it is in no other.
+    pub(crate) workspace: PathBuf,
     /// Files and directories that a change in means that the PTX may change.
     pub(crate) watched: BTreeSet<PathBuf>,
 }
@@ -62,6 +64,8 @@ impl Sources {
         }
         let mut known = Known::default();
         let crate_name = known.package(&directory)?.name.clone();
+        // The only one that is known by now.
+        let workspace = known.workspaces.first().cloned().ok_or_else(missing)?;
         let mut watched = BTreeSet::new();
         let mut seen = BTreeSet::new();
         let mut waiting = vec![directory];
@@ -75,6 +79,7 @@ impl Sources {
         watched.extend(known.workspace_files());
         Ok(Self {
             crate_name,
+            workspace,
             watched,
         })
     }
@@ -186,6 +191,7 @@ mod tests {
     fn the_crate_and_its_path_dependencies_are_watched() {
         let sources = Sources::of(&fixture()).expect("the fixture is a crate");
         assert_eq!(sources.crate_name, "fixture-kernel");
+        assert_eq!(sources.workspace, fixture());
         for expected in ["Cargo.toml", "src", "helper/Cargo.toml", "helper/src"] {
             assert!(
                 sources.watched.contains(&fixture().join(expected)),

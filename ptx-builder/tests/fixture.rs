@@ -1,6 +1,7 @@
 //! Builds the fixture kernel with the compiler that is installed, and reads the PTX.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use scatterheap_ptx_builder::{Baseline, Builder, Error, find_compiler};
@@ -22,6 +23,14 @@ fn builder(output: &Path) -> Option<Builder> {
 fn has_line(text: &str, start: &str) -> bool {
     text.lines()
         .any(|line| line.trim_start().starts_with(start))
+}
+
+/// What is in a directory.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
 }
 
 #[test]
@@ -79,17 +88,11 @@ fn both_baselines_features_and_rebuilds() {
     assert_eq!(again, first_texts);
 
     // A lost file is made again.
-    let target = output.join("ptx-target/sm_80");
-    for entry in std::fs::read_dir(&target)
-        .expect("the target directory")
-        .flatten()
-    {
-        if entry
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "ptx")
-        {
-            std::fs::remove_file(entry.path()).expect("remove the PTX");
+    for workspace in entries(&output.join("ptx-target")) {
+        for path in entries(&workspace.join("sm_80")) {
+            if path.extension().is_some_and(|extension| extension == "ptx") {
+                fs::remove_file(path).expect("remove the PTX");
+            }
         }
     }
     let again = one.build().expect("it compiles once more");
@@ -97,6 +100,46 @@ fn both_baselines_features_and_rebuilds() {
         again[0].read().expect("the module is there"),
         first_texts[1]
     );
+}
+
+#[test]
+fn crates_that_are_called_alike_are_told_apart() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alike");
+    let output = directory.join("output");
+    if builder(&output).is_none() {
+        return;
+    }
+    // Both are there before either is compiled: what is older than a build is fresh to cargo.
+    let kernels = [4711, 1234].map(|added| {
+        let kernels = directory.join(added.to_string()).join("kernels");
+        copy_fixture_that_adds(&kernels, added);
+        (kernels, added)
+    });
+    for (kernels, added) in kernels {
+        let builder = Builder::new(kernels).output_directory(&output);
+        let modules = builder.baseline(Baseline::SM_80).build();
+        let modules = modules.expect("the fixture compiles");
+        let text = modules[0].read().expect("the module is there");
+        assert!(text.contains(&format!(", {added};")), "{added}: {text}");
+    }
+}
+
+/// Copies the fixture, whose helper then adds another number to the index.
+fn copy_fixture_that_adds(kernels: &Path, added: u32) {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture-kernel");
+    for file in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "src/lib.rs",
+        "helper/Cargo.toml",
+        "helper/src/lib.rs",
+    ] {
+        let copy = kernels.join(file);
+        let text = fs::read_to_string(fixture.join(file)).expect("the fixture is there");
+        let text = text.replace("index + 1", &format!("index + {added}"));
+        fs::create_dir_all(copy.parent().expect("a directory")).expect("create it");
+        fs::write(copy, text).expect("write the copy");
+    }
 }
 
 #[test]
