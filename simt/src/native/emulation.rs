@@ -51,7 +51,7 @@ pub(crate) fn grid_dim() -> u32 {
 }
 
 pub(crate) fn grid_threads() -> u32 {
-    grid_dim() * block_dim()
+    grid_dim().saturating_mul(block_dim())
 }
 
 pub(crate) fn grid_id() -> u32 {
@@ -60,4 +60,26 @@ pub(crate) fn grid_id() -> u32 {
 
 pub(crate) fn sm_id() -> u32 {
     POSITION.get().sm_id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_threads_saturates() {
+        for (grid_dim, block_dim, threads) in [
+            (7, 256, 7 * 256),
+            ((1 << 24) - 1, 256, u32::MAX - 255),
+            (1 << 24, 256, u32::MAX),
+            ((1 << 31) - 1, 1024, u32::MAX),
+        ] {
+            set_position(Position {
+                block_dim,
+                grid_dim,
+                ..Position::default()
+            });
+            assert_eq!(grid_threads(), threads);
+        }
+    }
 }
