@@ -18,14 +18,15 @@ use crate::{
     error::{Location, TraceError},
     operation::{DEFAULT_ALIGNMENT, Kind, Operation},
     trace::Trace,
-    validate::Builder,
+    validate::{Builder, MAXIMUM_OPERATIONS},
 };
 
 /// The first line's fields.
 pub const HEADER: [&str; 5] = ["thread", "operation", "id", "size", "alignment"];
 
-/// The most bytes that are read: the largest trace with 60 bytes a line. It bounds a line that never ends.
-const MAXIMUM_BYTES: u64 = 60 << 26;
+/// The most bytes that a file may have: the largest trace has 67 a line, and may have blanks. It bounds a line that never
+/// ends.
+pub const MAXIMUM_BYTES: u64 = 128 * MAXIMUM_OPERATIONS as u64;
 
 /// A line, as `serde` sees it.
 #[derive(Serialize, Deserialize)]
@@ -40,11 +41,26 @@ struct Row {
 /// Reads a trace in CSV, header included.
 ///
 /// # Errors
-/// A line that cannot be understood or that breaks a rule, with its number.
+/// A line that cannot be understood or that breaks a rule, with its number, or a file of more than [`MAXIMUM_BYTES`].
 pub fn read(reader: impl Read) -> Result<Trace, TraceError> {
+    read_at_most(reader, MAXIMUM_BYTES)
+}
+
+/// Reads a trace of at most `limit` bytes.
+fn read_at_most(reader: impl Read, limit: u64) -> Result<Trace, TraceError> {
+    let mut limited = reader.take(limit + 1);
+    let result = read_lines(&mut limited);
+    if limited.limit() == 0 {
+        // Whatever was made of it, a part is missing.
+        return Err(TraceError::TooManyBytes { limit });
+    }
+    result
+}
+
+fn read_lines(reader: impl Read) -> Result<Trace, TraceError> {
     let mut lines = csv::ReaderBuilder::new()
         .trim(csv::Trim::All)
-        .from_reader(reader.take(MAXIMUM_BYTES));
+        .from_reader(reader);
     let header = lines.headers().map_err(|error| bad_line(error, 1))?.clone();
     if header != *HEADER.as_slice() {
         let problem = format!(
@@ -148,6 +164,44 @@ mod tests {
         let text = "thread,operation,id,size,alignment\r\n0, malloc ,17,64,\n1,free,17,,\n";
         let expected = Trace::new([Operation::malloc(0, 17, 64), Operation::free(1, 17)]).unwrap();
         assert_eq!(read(text.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_and_not_cut() {
+        let header = "thread,operation,id,size,alignment\n";
+        for text in [
+            format!("{header}0,malloc,1,8,16\n0,malloc,2,8,16\n"),
+            // Cut here, it would be another trace.
+            format!("{header}0,malloc,1,8,4096\n"),
+            format!("{header}{}", "0".repeat(20)),
+        ] {
+            let bytes = text.len() as u64;
+            for limit in [bytes - 1, bytes - 3, header.len() as u64] {
+                let refusal = read_at_most(text.as_bytes(), limit).expect_err("it is too long");
+                assert!(
+                    matches!(refusal, TraceError::TooManyBytes { .. }),
+                    "{limit}: {refusal}"
+                );
+            }
+            let whole = read_at_most(text.as_bytes(), bytes);
+            assert!(!matches!(whole, Err(TraceError::TooManyBytes { .. })));
+        }
+    }
+
+    #[test]
+    fn the_largest_trace_has_room() {
+        let widest = Operation {
+            thread: u32::MAX,
+            kind: Kind::Realloc,
+            id: u64::MAX,
+            size: crate::MAXIMUM_SIZE,
+            alignment: 1 << 31,
+        };
+        let trace = Trace::from_valid(vec![widest; 2]);
+        let mut text = Vec::new();
+        write(&trace, &mut text).unwrap();
+        let lines = (MAXIMUM_OPERATIONS / 2) as u64;
+        assert!(text.len() as u64 * lines < MAXIMUM_BYTES);
     }
 
     #[test]

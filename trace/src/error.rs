@@ -92,6 +92,14 @@ pub enum TraceError {
         /// What the parser said.
         problem: String,
     },
+    /// A CSV file is longer than any trace.
+    #[error(
+        "the text has more than {limit} bytes, and no trace in CSV needs as many; record a shorter run, or remove blanks"
+    )]
+    TooManyBytes {
+        /// The most bytes that a file may have.
+        limit: u64,
+    },
     /// A binary block cannot be understood.
     #[error(
         "the block that begins at {location} is damaged: {problem}; copy or record the file again"
