@@ -79,7 +79,8 @@ impl Operation {
         Self::aligned(thread, id, size, DEFAULT_ALIGNMENT)
     }
 
-    /// An allocation of `size` bytes at a multiple of `alignment` bytes.
+    /// An allocation of `size` bytes at a multiple of `alignment` bytes. [`Trace::new`](crate::Trace::new) refuses an
+    /// alignment that is not a power of two.
     #[must_use]
     pub const fn aligned(thread: u32, id: u64, size: u64, alignment: u32) -> Self {
         Self {
@@ -116,12 +117,19 @@ impl Operation {
     }
 
     /// The logarithm to base 2 of the alignment; 0 for `Free`.
+    ///
+    /// # Panics
+    /// The alignment is not a power of two, as it is in every [`Trace`](crate::Trace).
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a logarithm of 32 bits is at most 31"
     )]
     pub const fn log2_alignment(&self) -> u8 {
+        assert!(
+            self.alignment.is_power_of_two(),
+            "the alignment is not a power of two; take operations of a Trace, which has only such"
+        );
         self.alignment.ilog2() as u8
     }
 
@@ -135,5 +143,29 @@ impl Operation {
             size: 0,
             alignment: 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignments_have_logarithms() {
+        assert_eq!(Operation::free(0, 7).log2_alignment(), 0);
+        assert_eq!(Operation::malloc(0, 7, 8).log2_alignment(), 4);
+        assert_eq!(Operation::aligned(0, 7, 8, 1 << 31).log2_alignment(), 31);
+    }
+
+    #[test]
+    #[should_panic(expected = "the alignment is not a power of two")]
+    fn no_alignment_has_no_logarithm() {
+        let _ = Operation::aligned(0, 7, 8, 0).log2_alignment();
+    }
+
+    #[test]
+    #[should_panic(expected = "the alignment is not a power of two")]
+    fn an_alignment_between_two_powers_has_no_logarithm() {
+        let _ = Operation::aligned(0, 7, 8, 24).log2_alignment();
     }
 }
