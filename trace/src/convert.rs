@@ -17,7 +17,7 @@ use crate::{
 /// A converted recording, and what had to be left out or mended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversion {
-    /// The trace. Objects are numbered from 0 in order of allocation.
+    /// The trace. Objects are numbered from 0 in order of allocation, threads from 0 in order of first appearance.
     pub trace: Trace,
     /// Frees and changes of size of addresses that were allocated before recording began, or by a function that is not
     /// recorded. The frees are left out; a change of size becomes an allocation.
@@ -111,6 +111,8 @@ struct Converter {
     /// What each thread is changing the size of: the old address, and the object if it is known.
     changing: HashMap<u32, (u64, Option<u64>)>,
     next_id: u64,
+    /// The threads' numbers in the trace, by those in the recording.
+    threads: HashMap<u32, u32>,
 }
 
 impl Converter {
@@ -122,8 +124,7 @@ impl Converter {
             raw::CALLOC => self.allocate(Kind::Calloc, record, location)?,
             raw::FREE => match self.live.remove(&record.address) {
                 Some(id) => {
-                    self.builder
-                        .push(Operation::free(record.thread, id), location)?;
+                    self.push(Operation::free(record.thread, id), location)?;
                 }
                 None => self.conversion.unmatched += 1,
             },
@@ -152,7 +153,7 @@ impl Converter {
         let size = self.at_least_one(record.size);
         let alignment = record.alignment.max(DEFAULT_ALIGNMENT);
         let thread = record.thread;
-        self.builder.push(
+        self.push(
             Operation {
                 thread,
                 kind,
@@ -173,8 +174,7 @@ impl Converter {
     ) -> Result<(), TraceError> {
         if let Some(ghost) = self.live.insert(record.address, id) {
             self.conversion.missed_frees += 1;
-            self.builder
-                .push(Operation::free(record.thread, ghost), location)?;
+            self.push(Operation::free(record.thread, ghost), location)?;
         }
         Ok(())
     }
@@ -186,9 +186,7 @@ impl Converter {
         };
         match (id, record.address, record.size) {
             // Resized to nothing, which frees.
-            (Some(id), 0, 0) => self
-                .builder
-                .push(Operation::free(record.thread, id), location),
+            (Some(id), 0, 0) => self.push(Operation::free(record.thread, id), location),
             // Failed: the object stays what it was.
             (Some(id), 0, _) => {
                 self.live.insert(old_address, id);
@@ -197,8 +195,7 @@ impl Converter {
             (Some(id), _, _) => {
                 self.settle(record, id, location)?;
                 let size = self.at_least_one(record.size);
-                self.builder
-                    .push(Operation::realloc(record.thread, id, size), location)
+                self.push(Operation::realloc(record.thread, id, size), location)
             }
             (None, 0, _) => {
                 self.conversion.unmatched += 1;
@@ -209,6 +206,14 @@ impl Converter {
                 self.allocate(Kind::Malloc, record, location)
             }
         }
+    }
+
+    /// Appends an operation of a thread that has its number from the recording.
+    fn push(&mut self, mut operation: Operation, location: Location) -> Result<(), TraceError> {
+        // A thread that gets a number later may still be the first to claim a record, so these numbers have no order.
+        let next = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        operation.thread = *self.threads.entry(operation.thread).or_insert(next);
+        self.builder.push(operation, location)
     }
 
     fn at_least_one(&mut self, size: u64) -> u64 {
@@ -262,6 +267,26 @@ mod tests {
         ];
         assert_eq!(conversion.trace.operations(), expected);
         assert_eq!(conversion.zero_sized, 1);
+    }
+
+    #[test]
+    fn threads_are_numbered_in_order_of_first_appearance() {
+        let conversion = converted(&[
+            // Of this nothing comes into the trace.
+            record(raw::FREE, 9, 0x90, 0),
+            record(raw::MALLOC, 7, 0x10, 8),
+            record(raw::REALLOC_BEGIN, 3, 0x10, 16),
+            record(raw::MALLOC, 5, 0x20, 8),
+            record(raw::REALLOC_END, 3, 0x10, 16),
+            record(raw::FREE, 7, 0x20, 0),
+        ]);
+        let expected = [
+            Operation::malloc(0, 0, 8),
+            Operation::malloc(1, 1, 8),
+            Operation::realloc(2, 0, 16),
+            Operation::free(0, 1),
+        ];
+        assert_eq!(conversion.trace.operations(), expected);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Kind {
 /// One call of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The thread that made the call, numbered from 0 in order of first appearance.
+    /// The thread that made the call. In what was recorded, threads are numbered from 0 in order of first appearance.
     pub thread: u32,
     /// What the call did.
     pub kind: Kind,

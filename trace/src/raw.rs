@@ -51,7 +51,7 @@ pub struct RawRecord {
     pub size: u64,
     /// The requested alignment in bytes.
     pub alignment: u32,
-    /// The thread, numbered from 0.
+    /// A number that is this thread's alone. [`convert`](fn@crate::convert) gives others, in order.
     pub thread: u32,
     /// One of the constants of this module; 0 if the record was not finished.
     pub kind: u32,
