@@ -11,7 +11,7 @@ use crate::{
     operation::{DEFAULT_ALIGNMENT, Kind, Operation},
     raw::{self, RawHeader, RawRecord},
     trace::Trace,
-    validate::Builder,
+    validate::{Builder, MAXIMUM_OPERATIONS},
 };
 
 /// A converted recording, and what had to be left out or mended.
@@ -30,6 +30,8 @@ pub struct Conversion {
     pub unfinished: u64,
     /// Calls that the recording had no room for.
     pub dropped: u64,
+    /// Calls that the trace had no room for: see [`MAXIMUM_OPERATIONS`].
+    pub beyond_limit: u64,
 }
 
 impl fmt::Display for Conversion {
@@ -53,6 +55,10 @@ impl fmt::Display for Conversion {
                 self.dropped,
                 "calls that the recording had no room for, left out",
             ),
+            (
+                self.beyond_limit,
+                "calls after the trace had as many operations as one may have, left out; record a shorter run",
+            ),
         ] {
             if count > 0 {
                 writeln!(formatter, "{count} {what}")?;
@@ -62,11 +68,19 @@ impl fmt::Display for Conversion {
     }
 }
 
-/// Reads a recording and converts it.
+/// The most operations that one record becomes: a free that was missed, and what it says.
+const OPERATIONS_OF_A_RECORD: usize = 2;
+
+/// Reads a recording and converts it, up to the largest trace that there may be.
 ///
 /// # Errors
 /// Something that is no recording, a recording that ends early, or one with a record of unknown kind.
-pub fn convert(mut reader: impl Read) -> Result<Conversion, TraceError> {
+pub fn convert(reader: impl Read) -> Result<Conversion, TraceError> {
+    convert_at_most(reader, MAXIMUM_OPERATIONS)
+}
+
+/// Converts the first records, which become at most `limit` operations.
+fn convert_at_most(mut reader: impl Read, limit: usize) -> Result<Conversion, TraceError> {
     let mut start = Vec::new();
     reader
         .by_ref()
@@ -82,7 +96,12 @@ pub fn convert(mut reader: impl Read) -> Result<Conversion, TraceError> {
             location: Location::Record(1),
         })?;
     let mut converter = Converter::default();
-    for number in 1..=header.claimed.min(header.capacity) {
+    let records = header.claimed.min(header.capacity);
+    for number in 1..=records {
+        if converter.builder.len() + OPERATIONS_OF_A_RECORD > limit {
+            converter.conversion.beyond_limit = records - number + 1;
+            break;
+        }
         let mut bytes = [0; size_of::<RawRecord>()];
         reader
             .read_exact(&mut bytes)
@@ -344,6 +363,34 @@ mod tests {
         assert_eq!(conversion.trace.operations(), expected);
         assert_eq!((conversion.unmatched, conversion.unfinished), (2, 1));
         assert_eq!(conversion.missed_frees, 1);
+    }
+
+    #[test]
+    fn what_is_more_than_a_trace_may_have_is_counted_and_left_out() {
+        let records = [
+            record(raw::MALLOC, 0, 0x10, 8),
+            record(raw::MALLOC, 0, 0x10, 9),
+            record(raw::MALLOC, 0, 0x20, 8),
+            record(raw::FREE, 0, 0x10, 0),
+        ];
+        let bytes = recording(&records, 9);
+        let operations = |limit| {
+            let conversion = convert_at_most(bytes.as_slice(), limit).unwrap();
+            assert_eq!(conversion.dropped, 5);
+            let operations = conversion.trace.operations().len();
+            assert!(operations <= limit);
+            (operations, conversion.beyond_limit)
+        };
+        assert_eq!(operations(1), (0, 4));
+        assert_eq!(operations(2), (1, 3));
+        assert_eq!(operations(3), (3, 2));
+        assert_eq!(operations(5), (4, 1));
+        assert_eq!(operations(6), (5, 0));
+        let said = convert_at_most(bytes.as_slice(), 2).unwrap().to_string();
+        assert!(
+            said.contains("3 calls after the trace had as many"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Builder {
         Ok(())
     }
 
+    /// How many operations there are.
+    pub(crate) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
     /// The trace of what was pushed.
     pub(crate) fn finish(self) -> Trace {
         Trace::from_valid(self.operations)
