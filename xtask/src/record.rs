@@ -1,7 +1,8 @@
 //! `cargo xtask record -- PROGRAM ARGUMENTS`: runs a program under the recorder and writes its allocation trace.
 //!
-//! What the user sees: the program's own output, then what was mended in the recording (if anything), the trace's summary
-//! and where it was written. The raw recording is a temporary file, in a directory that is removed in any case.
+//! What the user sees: the program's own output, then what was mended in the recording (if anything), the trace's summary,
+//! where it was written, and how the program ended if it failed. The raw recording is a temporary file. It is kept only if it cannot be made a trace: what it has
+//! may have taken hours.
 
 use std::{
     env,
@@ -9,11 +10,16 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Write},
     path::{self, Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::{Context, bail, ensure};
 use scatterheap_trace::{Conversion, Trace, convert};
+use signal_hook::{consts::SIGINT, flag::register_conditional_default};
 use tempfile::TempDir;
 
 use crate::toolchain::{cargo, workspace};
@@ -29,8 +35,21 @@ pub struct RecordArguments {
     #[arg(long)]
     scratch: Option<PathBuf>,
 
+    /// Convert a recording that was kept, and run nothing
+    #[arg(
+        long,
+        value_name = "RECORDING",
+        requires = "output",
+        conflicts_with_all = ["scratch", "command"]
+    )]
+    convert: Option<PathBuf>,
+
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        required_unless_present = "convert",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -45,6 +64,9 @@ pub struct RecordArguments {
     reason = "arguments are parsed for this call alone"
 )]
 pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
+    if let (Some(raw), Some(output)) = (&arguments.convert, &arguments.output) {
+        return write_trace_of(raw, output);
+    }
     let Some((program, rest)) = arguments.command.split_first() else {
         bail!("no program to record; name one, as in `cargo xtask record -- sqlite3`");
     };
@@ -52,35 +74,66 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
         .output
         .clone()
         .unwrap_or_else(|| default_output(program));
+    prepare_output(&output)?;
     let recorder = build_recorder()?;
     let scratch = scratch_directory(arguments.scratch.clone().unwrap_or_else(env::temp_dir))?;
     let raw = scratch.path().join("recording");
 
-    let status = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(rest)
         .env("LD_PRELOAD", &recorder)
-        .env("SCATTERHEAP_TRACE_FILE", &raw)
-        .status()
-        .with_context(|| {
-            format!(
-                "cannot start {}; check its name and path",
-                program.to_string_lossy()
-            )
-        })?;
-    let conversion = read_recording(&raw, program)?;
-    write_trace(&conversion.trace, &output)?;
-
-    let bytes = fs::metadata(&output).map_or(0, |file| file.len());
-    let mut screen = io::stdout().lock();
+        .env("SCATTERHEAP_TRACE_FILE", &raw);
+    let status = run_to_its_end(&mut command)?;
+    ensure!(
+        raw.exists(),
+        "{} recorded nothing; a program that is linked statically, or that runs with raised privileges, \
+         cannot be recorded",
+        program.to_string_lossy()
+    );
+    write_trace_of(&raw, &output).map_err(|error| kept(scratch, &raw, error))?;
+    // After all else: whoever reads this may have gone away, and then it ends us.
     if !status.success() {
-        writeln!(
-            screen,
-            "note: the program ended with {status}; what it did until then is recorded"
-        )?;
+        println!("note: the program ended with {status}; what it did until then is recorded");
     }
+    Ok(())
+}
+
+/// Runs the program. Ctrl-C, the usual way to end a server, ends it alone: the terminal tells both.
+fn run_to_its_end(command: &mut Command) -> anyhow::Result<ExitStatus> {
+    // Not ignored, which the program would inherit; what is handled is as usual again in the program.
+    let ended = Arc::new(AtomicBool::new(false));
+    register_conditional_default(SIGINT, Arc::clone(&ended))
+        .context("cannot handle Ctrl-C; run again")?;
+    let status = command.status();
+    // Relaxed: the handler needs no other memory, and soon is soon enough.
+    ended.store(true, Ordering::Relaxed);
+    status.with_context(|| {
+        format!(
+            "cannot start {}; check its name and path",
+            command.get_program().to_string_lossy()
+        )
+    })
+}
+
+/// Makes a trace of the recording, and tells what is in it.
+fn write_trace_of(raw: &Path, output: &Path) -> anyhow::Result<()> {
+    let conversion = read_recording(raw)?;
+    write_trace(&conversion.trace, output)?;
+    let bytes = fs::metadata(output).map_or(0, |file| file.len());
+    let mut screen = io::stdout().lock();
     write!(screen, "{conversion}{}", conversion.trace.summary())?;
     writeln!(screen, "written to {} ({bytes} bytes)", output.display())?;
     Ok(())
+}
+
+/// Keeps the recording of which no trace could be made, and says in `error` where it is.
+fn kept(scratch: TempDir, raw: &Path, error: anyhow::Error) -> anyhow::Error {
+    let _ = scratch.keep();
+    error.context(format!(
+        "no trace was written; the recording is kept, and `cargo xtask record --convert {} --output FILE` tries again",
+        raw.display()
+    ))
 }
 
 /// `traces/PROGRAM.sctrace` in the workspace.
@@ -117,30 +170,52 @@ fn build_recorder() -> anyhow::Result<PathBuf> {
         .context("cargo did not say where it put the recorder's library; try `cargo clean`")
 }
 
-/// Reads and converts the raw recording of `program`.
-fn read_recording(raw: &Path, program: &OsStr) -> anyhow::Result<Conversion> {
+/// Reads and converts a raw recording.
+fn read_recording(raw: &Path) -> anyhow::Result<Conversion> {
     let file = File::open(raw).with_context(|| {
         format!(
-            "{} recorded nothing; a program that is linked statically, or that runs with raised privileges, \
-             cannot be recorded",
-            program.to_string_lossy()
+            "cannot open {}; give a recording that was kept",
+            raw.display()
         )
     })?;
     let conversion = convert(BufReader::new(file))?;
     ensure!(
         !conversion.trace.operations().is_empty(),
-        "{} made no allocation that can be recorded; it may bring its own allocator",
-        program.to_string_lossy()
+        "the program made no allocation that can be recorded; it may bring its own allocator"
     );
     Ok(conversion)
 }
 
+/// Creates the directory of `output`, and sees whether the file can be written: better before the program runs than after.
+fn prepare_output(output: &Path) -> anyhow::Result<()> {
+    if let Some(directory) = output.parent() {
+        fs::create_dir_all(directory).with_context(|| {
+            format!(
+                "cannot create {}; name another file with --output",
+                directory.display()
+            )
+        })?;
+    }
+    let is_new = !output.exists();
+    File::options()
+        .append(true)
+        .create(true)
+        .open(output)
+        .with_context(|| {
+            format!(
+                "cannot write {}; name another file with --output",
+                output.display()
+            )
+        })?;
+    if is_new {
+        fs::remove_file(output)
+            .with_context(|| format!("cannot remove the empty {}", output.display()))?;
+    }
+    Ok(())
+}
+
 /// Writes the trace in the format that the name of `output` asks for.
 fn write_trace(trace: &Trace, output: &Path) -> anyhow::Result<()> {
-    if let Some(directory) = output.parent() {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot create {}", directory.display()))?;
-    }
     if output.extension() == Some(OsStr::new("csv")) {
         trace.write_csv(output)?;
     } else {
@@ -159,4 +234,49 @@ fn scratch_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
                 .tempdir_in(parent)
         })
         .context("cannot create a directory for the raw recording; name another one with --scratch")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn an_interrupt_ends_the_program_alone() {
+        let mut shell = Command::new("sh");
+        // As the terminal does: both are told.
+        shell.args(["-c", "kill -INT $PPID; kill -INT $$; exit 7"]);
+        let status = run_to_its_end(&mut shell).expect("the shell starts");
+        assert_eq!(status.signal(), Some(SIGINT));
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_told_before() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let file = scratch.path().join("file");
+        fs::write(&file, "kept").expect("room for a file");
+        let message = |output: &Path| format!("{:#}", prepare_output(output).expect_err("no file"));
+        assert!(message(&file.join("below/a.sctrace")).starts_with("cannot create "));
+        assert!(message(scratch.path()).starts_with("cannot write "));
+
+        prepare_output(&file).expect("it can be written");
+        assert_eq!(fs::read(&file).expect("it is there"), b"kept");
+        let new = scratch.path().join("new/a.sctrace");
+        prepare_output(&new).expect("it can be created");
+        assert!(!new.exists() && new.parent().is_some_and(Path::exists));
+    }
+
+    #[test]
+    fn a_recording_of_which_no_trace_is_made_is_kept() {
+        let scratch = scratch_directory(env::temp_dir()).expect("a temporary directory");
+        let raw = scratch.path().join("recording");
+        fs::write(&raw, "no recording").expect("room for a file");
+        let error = write_trace_of(&raw, &scratch.path().join("a.sctrace")).expect_err("no trace");
+        let message = format!("{:#}", kept(scratch, &raw, error));
+        assert!(message.contains(&*raw.to_string_lossy()), "{message}");
+        assert!(message.contains("not a recording"), "{message}");
+        assert_eq!(fs::read(&raw).expect("it is kept"), b"no recording");
+        fs::remove_dir_all(raw.parent().expect("the scratch directory")).expect("it goes");
+    }
 }
