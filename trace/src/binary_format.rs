@@ -6,7 +6,11 @@
 //! A block is its number of records (at most [`BLOCK_RECORDS`]) and five columns; a column is its length, its
 //! compressed length and a zlib stream (whose checksum finds damage). Values of one column resemble each other, which is what
 //! deflate likes. Readers unpack one block at a time and know each column's largest honest length before they
-//! do, so a small hostile file cannot ask for much memory.
+//! do, so what a file claims costs nothing unless its records are there.
+//!
+//! But records that resemble each other may be hundreds to a byte: 2^23 of them fit into 22 kB and take 850 MB while they are
+//! read, 32 bytes each and the table of live objects, and [`MAXIMUM_OPERATIONS`](crate::MAXIMUM_OPERATIONS) bounds that at
+//! 7 GB. Whoever reads strangers' files limits the memory of the process.
 //!
 //! | column | one entry for each | entry |
 //! |---|---|---|

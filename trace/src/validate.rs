@@ -11,7 +11,8 @@ use crate::{
 /// The largest size in bytes that an operation may ask for: more than any address space has for a program.
 pub const MAXIMUM_SIZE: u64 = 1 << 48;
 
-/// The most operations that a trace may have (they take 2 GiB of memory).
+/// The most operations that a trace may have. They take 2 GiB of memory, and up to 7 GB while they are read, if no object
+/// is freed.
 pub const MAXIMUM_OPERATIONS: usize = 1 << 26;
 
 /// Collects operations into a trace, and refuses the first one that breaks a rule.

@@ -1,5 +1,5 @@
 //! `trace`: bytes as each kind of trace file. What is read is written, and read again as the same; nothing
-//! takes more memory than the file justifies.
+//! takes more memory than the file's bytes or blocks justify.
 
 use crate::memory::most_of;
 use arbitrary::{Result, Unstructured};
@@ -20,7 +20,8 @@ const READING: usize = 256 << 10;
 /// What each byte of a file may take, where it is not compressed: a line of CSV has 11 bytes, and its
 /// operation at most three times 40 for the list and twice three times 40 for the live objects, while these grow.
 const EACH_BYTE: usize = 40;
-/// What each block of the binary format may take: the same for each record, and the columns of 24 bytes.
+/// What each block of the binary format may take: the same for each record, and the columns of 24 bytes. That is much for
+/// the bytes of a block, as records may be hundreds to a byte; `binary_format` says so.
 const EACH_BLOCK: usize = BLOCK_RECORDS * (9 * 40 + 24);
 
 /// Reads the file that the bytes are, or that is made of them.
