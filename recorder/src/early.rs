@@ -36,7 +36,7 @@ pub(crate) fn allocate(size: usize, alignment: usize) -> *mut c_void {
     let step = alignment.max(PREFIX);
     let Some(claim) = size
         .checked_add(step + PREFIX)
-        .map(|claim| claim.next_multiple_of(PREFIX))
+        .and_then(|claim| claim.checked_next_multiple_of(PREFIX))
     else {
         return ptr::null_mut();
     };
