@@ -200,6 +200,46 @@ pub unsafe extern "C" fn posix_memalign(
     error
 }
 
+/// See `valloc(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
+    // SAFETY: the same call, by the definition of `valloc`.
+    unsafe { memalign(page_size(), size) }
+}
+
+/// See `pvalloc(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = page_size();
+    let Some(bytes) = size.checked_next_multiple_of(page) else {
+        set_error(libc::ENOMEM);
+        return ptr::null_mut();
+    };
+    // SAFETY: the same call, by the definition of `pvalloc`.
+    unsafe { memalign(page, bytes) }
+}
+
+/// C23's `free` of who knows the size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(address: *mut c_void, _size: usize) {
+    // SAFETY: the same call, by the definition of `free_sized`.
+    unsafe { free(address) };
+}
+
+/// C23's `free` of who knows the alignment and the size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(address: *mut c_void, _alignment: usize, _size: usize) {
+    // SAFETY: the same call, by the definition of `free_aligned_sized`.
+    unsafe { free(address) };
+}
+
+/// The bytes of a page, as the kernel told the program when it began: no system call.
+fn page_size() -> usize {
+    // SAFETY: `getauxval` has no conditions.
+    let bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
 /// An aligned block of the early buffer.
 fn early_aligned(alignment: usize, size: usize) -> *mut c_void {
     if alignment > early::MAXIMUM_ALIGNMENT {

@@ -7,9 +7,11 @@
 use std::{
     collections::HashSet,
     env,
+    ffi::c_void,
     fs::{self, File},
     hint::black_box,
     io::BufReader,
+    mem,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
     ptr, slice,
@@ -25,6 +27,8 @@ const GROWN: usize = 20_011;
 const ZEROED: usize = 30_011;
 const ALIGNED: [usize; 3] = [40_009, 40_064, 40_013];
 const ARRAY: usize = 50_021;
+const PAGES: [usize; 2] = [70_001, 80_021];
+const FREED_SIZED: [usize; 2] = [90_001, 90_007];
 const BY_THE_CHILD: usize = 60_013;
 
 const THREADS: usize = 4;
@@ -59,6 +63,10 @@ fn workload() {
         libc::free(array);
         libc::free(ptr::null_mut());
 
+        libc::free(black_box(valloc(PAGES[0])));
+        libc::free(black_box(pvalloc(PAGES[1])));
+        free_with_sizes();
+
         let child = libc::fork();
         if child == 0 {
             for _ in 0..1000 {
@@ -75,6 +83,28 @@ fn workload() {
             .expect("true is everywhere")
             .success()
     );
+}
+
+unsafe extern "C" {
+    fn valloc(size: usize) -> *mut c_void;
+    fn pvalloc(size: usize) -> *mut c_void;
+}
+
+/// Frees as C23 has it, by the recorder's functions: the C library may have none yet.
+unsafe fn free_with_sizes() {
+    type FreeSized = unsafe extern "C" fn(*mut c_void, usize);
+    type FreeAlignedSized = unsafe extern "C" fn(*mut c_void, usize, usize);
+    // SAFETY: the names are C strings and belong to the types, and each block is freed once.
+    unsafe {
+        let [sized, aligned] = [c"free_sized", c"free_aligned_sized"]
+            .map(|name| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()));
+        assert!(!sized.is_null() && !aligned.is_null());
+        let sized = mem::transmute::<*mut c_void, FreeSized>(sized);
+        let aligned = mem::transmute::<*mut c_void, FreeAlignedSized>(aligned);
+        let [first, second] = FREED_SIZED;
+        sized(black_box(libc::malloc(first)), first);
+        aligned(black_box(libc::aligned_alloc(64, second)), 64, second);
+    }
 }
 
 /// Threads in a ring: each allocates blocks and frees those of the one before, so that addresses are soon used again.
@@ -190,6 +220,12 @@ fn kinds(conversion: &Conversion, size: usize) -> Vec<Kind> {
         .collect()
 }
 
+fn page_size() -> usize {
+    // SAFETY: `sysconf` has no conditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("pages have a size")
+}
+
 fn check_workload(conversion: &Conversion) {
     // An order in which a free came after the malloc that got its address would be mended as a missed free.
     assert_eq!(conversion.missed_frees, 0);
@@ -217,6 +253,14 @@ fn check_workload(conversion: &Conversion) {
     }
     // The array that could not grow stayed as it was.
     assert_eq!(kinds(conversion, 2 * ARRAY), [Kind::Malloc, Kind::Free]);
+    let page = page_size();
+    for size in [PAGES[0], PAGES[1].next_multiple_of(page)] {
+        let life = lives(conversion, size);
+        assert_eq!((life.len(), life[0].alignment as usize), (2, page));
+    }
+    for size in FREED_SIZED {
+        assert_eq!(kinds(conversion, size), [Kind::Malloc, Kind::Free]);
+    }
     assert_eq!(kinds(conversion, BY_THE_CHILD), []);
 }
 

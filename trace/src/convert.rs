@@ -40,7 +40,7 @@ impl fmt::Display for Conversion {
         for (count, what) in [
             (
                 self.unmatched,
-                "frees of addresses from before the recording, left out",
+                "frees of addresses from before the recording, or by a function that is not recorded, left out",
             ),
             (self.missed_frees, "frees that were not seen, put in"),
             (
