@@ -17,8 +17,9 @@ const CAPACITY: usize = 1 << 28;
 /// The size of the file.
 const FILE_BYTES: usize = size_of::<RawHeader>() + CAPACITY * size_of::<RawRecord>();
 
-/// The mapped file; null while nothing is recorded.
-static FILE: AtomicPtr<RawHeader> = AtomicPtr::new(ptr::null_mut());
+/// Where the mapped file's address stands: a page of its own, which the kernel fills with zeroes in whatever is forked, by
+/// `fork` or by a bare system call. So children, who share the mapping of the file, find none. Null before there is a file.
+static PAGE: AtomicPtr<AtomicPtr<RawHeader>> = AtomicPtr::new(ptr::null_mut());
 
 /// The number of the next new thread. Relaxed: numbers need only be distinct.
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
@@ -50,8 +51,7 @@ impl Call {
     /// Claims the next record and fills it. The order of all threads' records is the order of these claims.
     #[inline]
     pub(crate) fn record(&self, kind: u32, address: usize, size: usize, alignment: usize) {
-        // Acquire pairs with the release in `start`: the header is written before the file is announced.
-        let file = FILE.load(Ordering::Acquire);
+        let file = mapped_file();
         if self.outermost && !file.is_null() {
             let alignment = u32::try_from(alignment).unwrap_or(1 << 31);
             // SAFETY: a file that is announced stays mapped, with room for `CAPACITY` records behind its header.
@@ -67,6 +67,18 @@ impl Drop for Call {
             INSIDE.set(false);
         }
     }
+}
+
+/// The mapped file; null while nothing is recorded, and in children.
+#[inline]
+fn mapped_file() -> *mut RawHeader {
+    // Acquire pairs with the release in `start`: the header is written before the file is announced.
+    let page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: a page that is announced stays mapped. Relaxed: only the kernel changes it, in a child.
+    unsafe { (*page).load(Ordering::Relaxed) }
 }
 
 /// Writes one record.
@@ -111,27 +123,46 @@ pub(crate) fn start() {
     if path.is_null() {
         return;
     }
+    let Some(page) = page_that_children_lose() else {
+        return;
+    };
     // SAFETY: `getenv` returned a C string.
     let Some(descriptor) = open(unsafe { CStr::from_ptr(path) }) else {
         return;
     };
     if let Some(file) = map(descriptor) {
-        // A forked child shares the mapping, and must not write into it.
-        // SAFETY: the handler only stores to an atomic.
-        if unsafe { libc::pthread_atfork(None, None, Some(stop_in_child)) } != 0 {
-            complain(c"no memory for a fork handler; do not record programs that fork");
-        }
-        // Release: whoever sees the file sees its header.
-        FILE.store(file, Ordering::Release);
+        page.store(file, Ordering::Relaxed);
+        // Release: whoever sees the page sees the file's address and its header.
+        PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
     }
     // SAFETY: the descriptor is open and this function's own; the mapping does not need it.
     unsafe { libc::close(descriptor) };
 }
 
-/// Ends the recording in a child that was just forked.
-unsafe extern "C" fn stop_in_child() {
-    // Relaxed: a forked child has one thread, and this is it.
-    FILE.store(ptr::null_mut(), Ordering::Relaxed);
+/// A page of zeroes that is one again in each child, whatever was written into it.
+fn page_that_children_lose() -> Option<&'static AtomicPtr<RawHeader>> {
+    const BYTES: usize = size_of::<AtomicPtr<RawHeader>>();
+    // SAFETY: a new mapping, at an address that the kernel chooses; both calls round up to a page.
+    let (address, error) = unsafe {
+        let address = libc::mmap(
+            ptr::null_mut(),
+            BYTES,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        (
+            address,
+            libc::madvise(address, BYTES, libc::MADV_WIPEONFORK),
+        )
+    };
+    if error != 0 {
+        complain(c"cannot tell forked children apart; take Linux 4.14 or later; not recording");
+        return None;
+    }
+    // SAFETY: the page is aligned, stays mapped, and its zeroes are a null pointer.
+    Some(unsafe { &*address.cast() })
 }
 
 /// Opens the file. Whoever creates it records; another process does not, unless it is the same one after an `exec`.
