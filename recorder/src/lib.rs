@@ -10,8 +10,9 @@
 //! (`real`) and writes a record into a mapped file (`recording`). The few calls that come while the real functions
 //! are being looked up are served from a small buffer (`early`).
 //!
-//! Rules that all of it keeps: it never allocates, so it cannot recurse into itself; it never panics; once the program
-//! runs it makes no system call, so `errno` stays what the real function made it.
+//! Rules that all of it keeps: it never allocates, so it cannot recurse into itself; it never panics; `errno` stays
+//! what the real function made it. Once the program runs it makes one system call for some 32,000 records, which takes room on
+//! the disk for as many more. When there is none, recording ends and the program goes on.
 //!
 //! What is recorded: the calls of the first process that opens the file, whichever thread makes them, and of what that
 //! process turns into by `exec` (so a wrapper script that ends in `exec` records the program, not the shell). Forked

@@ -1,12 +1,15 @@
 //! The file that the records go to: mapped whole, so that a record is a few stores, without buffers to flush when a
 //! thread, or the process, ends in whatever way. Its layout is [`scatterheap_trace::raw`].
+//!
+//! The file is sparse, and a store for which the disk has no room would end the program. So room is taken piece by piece
+//! before it is written; when there is none, recording ends, and the rest is counted.
 
 use core::{
     cell::Cell,
     ffi::{CStr, c_int},
     mem::offset_of,
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use scatterheap_trace::raw::{MAGIC, RawHeader, RawRecord};
@@ -14,8 +17,15 @@ use scatterheap_trace::raw::{MAGIC, RawHeader, RawRecord};
 /// The most records: 8 GiB, of which the file system stores only what is written.
 const CAPACITY: usize = 1 << 28;
 
-/// The size of the file.
-const FILE_BYTES: usize = size_of::<RawHeader>() + CAPACITY * size_of::<RawRecord>();
+/// The size of the file, if it may be so large.
+const FILE_BYTES: usize = end_of(CAPACITY);
+
+/// How much room is taken at a time: a multiple of every page's size, and some 32,000 records.
+const PIECE: usize = 1 << 20;
+
+/// The bytes of the file, from its start on, that have room on the disk. Relaxed: it only grows, and whoever reads less than
+/// it is asks the kernel once more.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
 
 /// Where the mapped file's address stands: a page of its own, which the kernel fills with zeroes in whatever is forked, by
 /// `fork` or by a bare system call. So children, who share the mapping of the file, find none. Null before there is a file.
@@ -54,7 +64,7 @@ impl Call {
         let file = mapped_file();
         if self.outermost && !file.is_null() {
             let alignment = u32::try_from(alignment).unwrap_or(1 << 31);
-            // SAFETY: a file that is announced stays mapped, with room for `CAPACITY` records behind its header.
+            // SAFETY: a file that is announced stays mapped.
             unsafe { write_record(file, kind, address as u64, size as u64, alignment) };
         }
     }
@@ -95,7 +105,11 @@ unsafe fn write_record(file: *mut RawHeader, kind: u32, address: u64, size: u64,
         Ok(index) if index < CAPACITY => index,
         _ => return,
     };
-    // SAFETY: `index` is below the capacity, so the record lies in the file; it was claimed by this call alone.
+    // SAFETY: the file is the mapped one.
+    if !unsafe { has_room(file, index) } {
+        return;
+    }
+    // SAFETY: the file has room for the record, which was claimed by this call alone.
     unsafe {
         let record = file.add(1).cast::<RawRecord>().add(index);
         (&raw mut (*record).address).write(address);
@@ -105,6 +119,75 @@ unsafe fn write_record(file: *mut RawHeader, kind: u32, address: u64, size: u64,
         // Release, and last: a process that is killed here leaves kind 0, which the converter passes over.
         AtomicU32::from_ptr(&raw mut (*record).kind).store(kind, Ordering::Release);
     }
+}
+
+/// How far the file goes with so many records.
+const fn end_of(records: usize) -> usize {
+    size_of::<RawHeader>() + records * size_of::<RawRecord>()
+}
+
+/// Whether the disk has room for a record. Where that is not known it is asked for, and if there is none, recording ends.
+///
+/// # Safety
+/// `file` must be the mapped file.
+#[inline]
+unsafe fn has_room(file: *mut RawHeader, index: usize) -> bool {
+    let end = end_of(index + 1);
+    // SAFETY: the file is the mapped one.
+    end <= ROOM.load(Ordering::Relaxed) || unsafe { take_room(file, end) }
+}
+
+/// Takes room for the file up to the piece that `end` lies in.
+///
+/// # Safety
+/// `file` must be the mapped file.
+#[cold]
+unsafe fn take_room(file: *mut RawHeader, end: usize) -> bool {
+    // SAFETY: the field lies in the mapped header, is aligned, and is only ever accessed atomically once announced.
+    let capacity = unsafe { AtomicU64::from_ptr(&raw mut (*file).capacity) };
+    // Relaxed: it only gets less, and the converter reads it when all is over.
+    let most = end_of(usize::try_from(capacity.load(Ordering::Relaxed)).unwrap_or(CAPACITY));
+    if end > most {
+        return false;
+    }
+    let from = ROOM.load(Ordering::Relaxed);
+    let to = end.next_multiple_of(PIECE).min(most);
+    // SAFETY: `to` is within the file, which is mapped.
+    let error = unsafe { populate(file, from, to) };
+    if error == 0 || is_unknown(error) {
+        ROOM.fetch_max(to, Ordering::Relaxed);
+        return true;
+    }
+    let records = from.saturating_sub(size_of::<RawHeader>()) / size_of::<RawRecord>();
+    capacity.fetch_min(records as u64, Ordering::Relaxed);
+    false
+}
+
+/// Has the kernel make pages of the mapping writable, for which it must have room on the disk; gives its error, 0 if there is
+/// none. Several threads may do this at once. It needs no descriptor, which the program might close and use for another file.
+///
+/// # Safety
+/// `file` must be the mapped file, and these bytes of it mapped.
+unsafe fn populate(file: *mut RawHeader, from: usize, to: usize) -> c_int {
+    // SAFETY: the bytes are mapped, and what they are does not change; the C library returns the place of this thread's own
+    // `errno`, which stays what the real function made it.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = errno.read();
+        let result = libc::madvise(
+            file.cast::<u8>().add(from).cast(),
+            to.saturating_sub(from),
+            libc::MADV_POPULATE_WRITE,
+        );
+        let error = if result == 0 { 0 } else { errno.read() };
+        errno.write(before);
+        error
+    }
+}
+
+/// Whether this is what a kernel before 5.14 says, which cannot be asked for room.
+fn is_unknown(error: c_int) -> bool {
+    error == libc::EINVAL
 }
 
 /// This thread's number, from 0 on.
@@ -134,6 +217,10 @@ pub(crate) fn start() {
         page.store(file, Ordering::Relaxed);
         // Release: whoever sees the page sees the file's address and its header.
         PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
+    } else {
+        // An empty file says that there is no recording.
+        // SAFETY: the descriptor is open for writing.
+        unsafe { libc::ftruncate(descriptor, 0) };
     }
     // SAFETY: the descriptor is open and this function's own; the mapping does not need it.
     unsafe { libc::close(descriptor) };
@@ -208,8 +295,14 @@ fn own_process() -> u32 {
 
 /// Gives the file its size, maps it and writes its header.
 fn map(descriptor: c_int) -> Option<*mut RawHeader> {
-    // SAFETY: the descriptor is open for writing.
-    if unsafe { libc::ftruncate(descriptor, FILE_BYTES.cast_signed() as libc::off_t) } != 0 {
+    let bytes = largest_file().min(FILE_BYTES);
+    let capacity = bytes.saturating_sub(size_of::<RawHeader>()) / size_of::<RawRecord>();
+    if capacity == 0 {
+        // Nor may anything be written to tell that: where standard error is a file, it would end the program.
+        return None;
+    }
+    // SAFETY: the descriptor is open for writing, and the size is within what the process may write.
+    if unsafe { libc::ftruncate(descriptor, bytes.cast_signed() as libc::off_t) } != 0 {
         complain(c"cannot make a sparse file of 8 GiB; put SCATTERHEAP_TRACE_FILE on another file system");
         return None;
     }
@@ -217,7 +310,7 @@ fn map(descriptor: c_int) -> Option<*mut RawHeader> {
     let address = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            FILE_BYTES,
+            bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_NORESERVE,
             descriptor,
@@ -229,16 +322,40 @@ fn map(descriptor: c_int) -> Option<*mut RawHeader> {
         return None;
     }
     let file = address.cast::<RawHeader>();
+    let first_piece = PIECE.min(end_of(capacity));
+    // SAFETY: the bytes are mapped.
+    match unsafe { populate(file, 0, first_piece) } {
+        0 => {}
+        error if is_unknown(error) => {
+            complain(c"this kernel does not tell when a disk is full (Linux 5.14 does); that would end the program");
+        }
+        _ => {
+            complain(c"no room for a recording; put SCATTERHEAP_TRACE_FILE on another disk");
+            return None;
+        }
+    }
+    ROOM.store(first_piece, Ordering::Relaxed);
     let header = RawHeader {
         magic: MAGIC,
         process: own_process(),
         padding: 0,
         claimed: 0,
-        capacity: CAPACITY as u64,
+        capacity: capacity as u64,
     };
     // SAFETY: the mapping is writable, larger than a header, aligned to a page, and nobody else's yet.
     unsafe { file.write(header) };
     Some(file)
+}
+
+/// The size in bytes that a file of this process may have. Who goes beyond is ended by a signal.
+fn largest_file() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: there is a place for the result, which stays what it is on failure.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// Tells the user on standard error why there is no recording, without allocating.

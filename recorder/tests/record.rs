@@ -165,7 +165,7 @@ fn library() -> &'static Path {
     })
 }
 
-/// A file of one test's own, removed when it is dropped.
+/// A file or directory of one test's own, removed when it is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -177,7 +177,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.0).or_else(|_| fs::remove_dir(&self.0));
     }
 }
 
@@ -195,17 +195,19 @@ fn record(command: &mut Command, raw: &Path) -> Conversion {
 }
 
 fn record_workload(name: &str, command: &mut Command) -> Conversion {
+    let raw = Scratch::new(name);
+    record(with_workload(command), &raw.0)
+}
+
+/// The command with the workload behind it.
+fn with_workload(command: &mut Command) -> &mut Command {
     let own = env::current_exe().expect("a test has a path");
     let arguments = ["--ignored", "--exact", "workload", "--test-threads", "1"];
-    let raw = Scratch::new(name);
     // All threads share one arena of glibc's, so that a block freed by one is soon another's.
-    record(
-        command
-            .arg(own)
-            .args(arguments)
-            .env("MALLOC_ARENA_MAX", "1"),
-        &raw.0,
-    )
+    command
+        .arg(own)
+        .args(arguments)
+        .env("MALLOC_ARENA_MAX", "1")
 }
 
 /// The operations on the objects that were allocated with `size`, or got it by a realloc.
@@ -314,6 +316,59 @@ fn a_program_that_is_killed_leaves_a_recording() {
     let file = File::open(&raw.0).expect("there is a recording");
     let conversion = convert(BufReader::new(file)).expect("the recording is whole");
     assert!(!conversion.trace.operations().is_empty());
+}
+
+/// What was recorded before there was no more room.
+fn check_beginning(conversion: &Conversion) {
+    assert!(conversion.dropped > 10_000, "{}", conversion.dropped);
+    let operations = conversion.trace.operations().len() as u64;
+    assert!(operations > 10_000, "{operations}");
+    assert_eq!((conversion.unmatched, conversion.missed_frees), (0, 0));
+}
+
+#[test]
+fn a_disk_that_becomes_full_ends_the_recording_and_not_the_program() {
+    let directory = Scratch::new("full");
+    fs::create_dir(&directory.0).expect("a directory");
+    let disk = "mount -t tmpfs -o size=2m none \"$DISK\"";
+    let script = |then: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--map-root-user", "--mount", "sh", "-c"])
+            .args([format!("{disk} && {then}"), "sh".to_owned()])
+            .env("DISK", &directory.0);
+        unshare
+    };
+    if !script("true").status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no file system can be mounted here");
+        return;
+    }
+    // The disk goes with the shell that mounted it, so what is on it is read there; the file's end is a hole.
+    let read = "LD_PRELOAD=\"$LIBRARY\" \"$@\" >&2 && head -c 4M \"$SCATTERHEAP_TRACE_FILE\"";
+    let output = with_workload(&mut script(read))
+        .env("LIBRARY", library())
+        .env("SCATTERHEAP_TRACE_FILE", directory.0.join("recording"))
+        .output()
+        .expect("the shell starts");
+    assert!(output.status.success(), "{}", output.status);
+    check_beginning(&convert(output.stdout.as_slice()).expect("the recording is whole"));
+}
+
+#[test]
+fn a_limit_of_file_sizes_ends_the_recording_and_not_the_program() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 2048; exec \"$@\"", "sh"]);
+    check_beginning(&record_workload("limited", &mut shell));
+
+    let raw = Scratch::new("nothing");
+    let status = Command::new("sh")
+        .args(["-c", "ulimit -f 0; exec true"])
+        .env("LD_PRELOAD", library())
+        .env("SCATTERHEAP_TRACE_FILE", &raw.0)
+        .status()
+        .expect("the shell starts");
+    assert!(status.success(), "{status}");
+    assert_eq!(fs::metadata(&raw.0).expect("a file").len(), 0);
 }
 
 #[test]

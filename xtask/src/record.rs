@@ -86,9 +86,9 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
         .env("SCATTERHEAP_TRACE_FILE", &raw);
     let status = run_to_its_end(&mut command)?;
     ensure!(
-        raw.exists(),
-        "{} recorded nothing; a program that is linked statically, or that runs with raised privileges, \
-         cannot be recorded",
+        fs::metadata(&raw).is_ok_and(|file| file.len() > 0),
+        "{} was not recorded; the recorder may have said why, or the program is linked statically, runs with raised \
+         privileges, or may write no files (ulimit -f)",
         program.to_string_lossy()
     );
     write_trace_of(&raw, &output).map_err(|error| kept(scratch, &raw, error))?;
