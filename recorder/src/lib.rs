@@ -7,8 +7,8 @@
 //! `cargo xtask record -- program arguments` does this, and converts the raw file into a trace.
 //!
 //! The library stands in for `malloc` and its family (`interpose`), passes every call on to the real function
-//! (`real`) and writes a record into a mapped file (`recording`). The few calls that come while the real functions
-//! are being looked up are served from a small buffer (`early`).
+//! (`real`) and writes a record into a mapped file (`recording`), with the number of the thread (`thread`). The few calls
+//! that come while the real functions are being looked up are served from a small buffer (`early`).
 //!
 //! Rules that all of it keeps: it never allocates, so it cannot recurse into itself; it never panics; `errno` stays
 //! what the real function made it. Once the program runs it makes one system call for some 32,000 records, which takes room on
@@ -25,3 +25,4 @@ mod early;
 mod interpose;
 mod real;
 mod recording;
+mod thread;

@@ -5,7 +5,6 @@
 //! before it is written; when there is none, recording ends, and the rest is counted.
 
 use core::{
-    cell::Cell,
     ffi::{CStr, c_int},
     mem::offset_of,
     ptr,
@@ -13,6 +12,8 @@ use core::{
 };
 
 use scatterheap_trace::raw::{MAGIC, RawHeader, RawRecord};
+
+use crate::thread::with_current;
 
 /// The most records: 8 GiB, of which the file system stores only what is written.
 const CAPACITY: usize = 1 << 28;
@@ -34,16 +35,6 @@ static PAGE: AtomicPtr<AtomicPtr<RawHeader>> = AtomicPtr::new(ptr::null_mut());
 /// The number of the next new thread. Relaxed: numbers need only be distinct.
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
 
-thread_local! {
-    // Both are constants without destructors, so they need neither memory nor registration, and outlive the frees that
-    // the C library makes when a thread ends.
-
-    /// This thread's number plus 1; 0 before its first record.
-    static THREAD: Cell<u32> = const { Cell::new(0) };
-    /// Whether this thread is inside a call already.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// A call of the malloc family. Real functions that call each other through their public names are seen once.
 pub(crate) struct Call {
     outermost: bool,
@@ -54,7 +45,7 @@ impl Call {
     #[inline]
     pub(crate) fn begin() -> Self {
         Self {
-            outermost: !INSIDE.replace(true),
+            outermost: !with_current(|thread| thread.inside.replace(true)),
         }
     }
 
@@ -74,7 +65,7 @@ impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
         if self.outermost {
-            INSIDE.set(false);
+            with_current(|thread| thread.inside.set(false));
         }
     }
 }
@@ -192,11 +183,14 @@ fn is_unknown(error: c_int) -> bool {
 
 /// This thread's number, from 0 on.
 fn thread_number() -> u32 {
-    if THREAD.get() == 0 {
-        // Relaxed: see NEXT_THREAD.
-        THREAD.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
-    }
-    THREAD.get() - 1
+    with_current(|thread| {
+        if thread.number.get() == 0 {
+            // Relaxed: see NEXT_THREAD.
+            let next = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
+            thread.number.set(next);
+        }
+        thread.number.get() - 1
+    })
 }
 
 /// Opens and announces the file that `SCATTERHEAP_TRACE_FILE` names, if this process is the one to record.

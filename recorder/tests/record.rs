@@ -371,6 +371,38 @@ fn a_limit_of_file_sizes_ends_the_recording_and_not_the_program() {
     assert_eq!(fs::metadata(&raw.0).expect("a file").len(), 0);
 }
 
+/// Where the loader finds thread-local memory it may allocate, by the `malloc` that asked it.
+#[test]
+fn the_loader_is_not_asked_for_memory_of_threads() {
+    let trap = Scratch::new("trap.so");
+    let source = Scratch::new("trap.c");
+    let text = "void abort(void); void *__tls_get_addr(void *place) { abort(); }";
+    fs::write(&source.0, text).expect("room for a file");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&trap.0, &source.0])
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: no compiler of C is installed");
+        return;
+    }
+    let raw = Scratch::new("asks");
+    let status = Command::new("sort")
+        .arg(env!("CARGO_MANIFEST_PATH"))
+        .env(
+            "LD_PRELOAD",
+            format!("{} {}", trap.0.display(), library().display()),
+        )
+        .env("SCATTERHEAP_TRACE_FILE", &raw.0)
+        .stdout(Stdio::null())
+        .status()
+        .expect("sort starts");
+    assert!(status.success(), "{status}");
+    let file = File::open(&raw.0).expect("there is a recording");
+    let conversion = convert(BufReader::new(file)).expect("the recording is whole");
+    assert!(!conversion.trace.operations().is_empty());
+}
+
 #[test]
 fn a_file_that_cannot_be_created_is_reported_and_the_program_runs() {
     let output = Command::new("true")
