@@ -12,7 +12,7 @@
 //!   *lease* reads the mailbox and raises their number; only [`Heap::retract`] lowers it, while no
 //!   kernel uses the heap.
 //! - Nobody waits for the holder: who does not get the lease does something else, or naps.
-//! - Each wait ends: when pages come, when the host says that none will, or when the heap's patience is at its end.
+//! - Each wait ends: when pages come, when the host says that none will, or when the heap's patience is at its end; in a damaged heap, whose lease is never free, a second later.
 
 use crate::heap::{Core, Heap};
 use bytemuck::{Pod, Zeroable};
@@ -24,6 +24,9 @@ use simt::time;
 const NAP: u32 = 1 << 10;
 /// The longest nap.
 const LONGEST_NAP: u32 = 1 << 17;
+
+/// Nanoseconds after which a lease that is still taken is damage: who holds it waits for nobody.
+const LEASE: u64 = 1_000_000_000;
 
 /// How a heap grows: constant, a part of its head.
 #[repr(C)]
@@ -206,7 +209,8 @@ impl Core {
                 Outcome::Busy => {}
             }
             let waited = time::now().wrapping_sub(start);
-            if waited >= self.growth().patience && !must_ask {
+            let patience = self.growth().patience;
+            if waited >= patience && !must_ask || waited >= patience.saturating_add(LEASE) {
                 return self.admitted() > seen;
             }
             time::nanosleep(nap);
@@ -304,7 +308,8 @@ impl Heap {
     pub fn admit_mapped(&self) {
         let core = self.core();
         if core.is_growing() {
-            while core.ask(0) == Outcome::Busy {
+            let start = time::now();
+            while core.ask(0) == Outcome::Busy && time::now().wrapping_sub(start) < LEASE {
                 time::nanosleep(NAP);
             }
         }
@@ -336,5 +341,33 @@ impl Heap {
             .store(first.min(admitted), Ordering::Relaxed);
         shared.wanted.store(0, Ordering::Relaxed);
         true
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::layout::MIN_CAPACITY;
+    use crate::simulated::host_heap::HostHeap;
+
+    #[test]
+    fn a_lease_that_is_never_free_keeps_nobody_for_ever() {
+        let answer = Answer {
+            pages: 8,
+            closed: false,
+        };
+        let mailbox = Mailbox::new(answer);
+        let growth = Growth {
+            mailbox: &raw const mailbox as u64,
+            patience: 1_000_000,
+            pages: 8,
+            low_water: 0,
+        };
+        let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
+        let lease = &host.heap().core().globals().shared.lease;
+        lease.store(8, Ordering::Relaxed);
+        assert!(host.heap().malloc(MIN_CAPACITY).is_null());
+        host.heap().admit_mapped();
+        assert_eq!(host.heap().core().admitted(), 8);
     }
 }
