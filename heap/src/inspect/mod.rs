@@ -120,7 +120,11 @@ impl Snapshot {
         let growth = *head.growth();
         let origin = (head.heap().entries.pointer(0) as u64).wrapping_sub(layout.offsets.entries);
         let fits = origin.checked_add(layout.metadata_bytes).is_some()
-            && base.checked_add(layout.capacity).is_some();
+            && base.checked_add(layout.capacity).is_some()
+            && growth.pages <= layout.page_count;
+        if !fits {
+            return Err(InspectError::Head);
+        }
         // The head is constant: it must be what the allocator writes for such a heap.
         let expected = Core::new(layout, origin, base, flags)
             .with_attempts_log2(head.attempts_log2())
@@ -130,8 +134,7 @@ impl Snapshot {
             0 => expected,
             _ => expected.growing(growth),
         };
-        if !fits || growth.pages > layout.page_count || bytemuck::bytes_of(&expected) != head_bytes
-        {
+        if bytemuck::bytes_of(&expected) != head_bytes {
             return Err(InspectError::Head);
         }
         Ok(Self {
