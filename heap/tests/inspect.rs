@@ -6,6 +6,7 @@ mod host_heap;
 
 use host_heap::HostHeap;
 use proptest::prelude::*;
+use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::inspect::{InspectError, LiveBlock, PageUse, Rule, Snapshot};
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::misuse::Misuse;
@@ -266,6 +267,28 @@ fn the_largest_request_is_served_and_a_larger_one_is_not() {
         }
         assert!(punched <= 10, "{punched} times more was to be had");
         assert!(small > 0, "full heaps were tried");
+    }
+}
+
+#[test]
+fn the_largest_request_of_a_framed_heap_leaves_room_for_its_frame() {
+    let host = HostHeap::new(1 << 20, 4, Hardening::RED_ZONES.flags());
+    let heap = host.heap();
+    let told = snapshot(heap).occupancy().largest_request;
+    assert!(heap.malloc(told + 1).is_null());
+    assert!(!heap.malloc(told).is_null(), "{told}");
+}
+
+#[test]
+fn a_head_whose_addresses_cannot_be_is_refused() {
+    let host = HostHeap::new(1 << 20, 4, 0);
+    let bytes = copy(host.heap());
+    for place in (0..size_of::<Core>()).step_by(8) {
+        for word in [0, 1, 4096, u64::MAX / 2, u64::MAX] {
+            let mut bytes = bytes.clone();
+            bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
+            exercise(bytes);
+        }
     }
 }
 

@@ -275,14 +275,15 @@ impl Snapshot {
         }
     }
 
-    /// See [`Occupancy::largest_request`]: a run of pages, or a free slot.
+    /// See [`Occupancy::largest_request`]: a run of pages, or a free slot, less what a hardened heap keeps of it.
     fn largest_request(&self, classes: &[ClassOccupancy], longest: u64) -> u64 {
         let largest = classes
             .iter()
             .rev()
             .find(|class| class.used < class.slots)
             .map_or(0, |class| class.slot_bytes);
-        largest.max(longest << self.layout.page_shift)
+        let block = largest.max(longest << self.layout.page_shift);
+        block.saturating_sub(self.hardening().overhead())
     }
 }
 

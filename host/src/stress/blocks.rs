@@ -109,7 +109,7 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
 pub(crate) fn takes_whole_heap(heap: &Heap) -> Result<bool> {
     if heap.hardening().contains(Hardening::POISON) && heap.capacity() > MOST_POISON {
         heap.drain_quarantine()?;
-        return Ok(heap.snapshot()?.occupancy().largest_request == heap.capacity());
+        return Ok(heap.snapshot()?.occupancy().largest_request == heap.largest_request());
     }
     let settings = Settings {
         threads: 1,
