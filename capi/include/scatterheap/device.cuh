@@ -20,6 +20,7 @@
 #include <scatterheap.h>
 
 #include <new>
+#include <type_traits>
 
 #include <cuda_runtime_api.h>
 
@@ -145,12 +146,18 @@ inline __device__ void operator delete(void *block, const scatterheap_handle *he
 }
 
 #ifdef __cpp_aligned_new
-inline __device__ void *operator new(size_t bytes, std::align_val_t alignment,
-                                     const scatterheap_handle *heap) noexcept {
+// Templates, for which no argument is converted. g++ takes a function for `::new (pointer) T` of an aligned T too, if the
+// pointer is a `void *`, and then refuses the conversion: containers of the host would not compile.
+template <typename Handle>
+using scatterheap_if_handle = std::enable_if_t<std::is_same<Handle, scatterheap_handle>::value>;
+
+template <typename Handle, typename = scatterheap_if_handle<Handle>>
+inline __device__ void *operator new(size_t bytes, std::align_val_t alignment, const Handle *heap) noexcept {
     return scatterheap_aligned_alloc(heap, static_cast<size_t>(alignment), bytes);
 }
 
-inline __device__ void operator delete(void *block, std::align_val_t, const scatterheap_handle *heap) noexcept {
+template <typename Handle, typename = scatterheap_if_handle<Handle>>
+inline __device__ void operator delete(void *block, std::align_val_t, const Handle *heap) noexcept {
     scatterheap_free(heap, block);
 }
 #endif

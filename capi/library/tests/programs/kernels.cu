@@ -1,6 +1,8 @@
 // Calls everything that kernels can call, in each of the ways there are; compiled and linked by a test.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <vector>
 
 #include <scatterheap/heap.hpp>
 #include <scatterheap/replace_new.cuh>
@@ -118,12 +120,25 @@ struct alignas(64) HostLine {
     double values[8];
 };
 
+template <typename T>
+static bool host_is_aligned(const T *object) {
+    return object != nullptr && reinterpret_cast<size_t>(object) % alignof(T) == 0;
+}
+
+/* The library makes objects in place, for which a compiler first tries the `new` with an alignment. */
+static bool containers_are_right() {
+    std::vector<HostLine> lines(3);
+    lines.push_back(HostLine());
+    const std::shared_ptr<HostLine> shared = std::make_shared<HostLine>();
+    return host_is_aligned(lines.data()) && host_is_aligned(shared.get());
+}
+
 /* Of the host, all is as it was. */
 static bool host_is_right() {
     int *value = new int(3);
     void *block = malloc(10);
     HostLine *line = new HostLine;
-    const bool right = value != nullptr && block != nullptr && reinterpret_cast<size_t>(line) % alignof(HostLine) == 0;
+    const bool right = value != nullptr && block != nullptr && host_is_aligned(line) && containers_are_right();
     free(block);
     delete value;
     delete line;
