@@ -19,8 +19,10 @@ static inline void *scatterheap_host_memory(size_t bytes, size_t alignment) {
     if (alignment == 0) {
         return (malloc)(bytes == 0 ? 1 : bytes);
     }
+    // posix_memalign refuses less.
+    const size_t allowed = alignment < sizeof(void *) ? sizeof(void *) : alignment;
     void *block = nullptr;
-    return posix_memalign(&block, alignment, bytes == 0 ? 1 : bytes) == 0 ? block : nullptr;
+    return posix_memalign(&block, allowed, bytes == 0 ? 1 : bytes) == 0 ? block : nullptr;
 }
 #endif
 

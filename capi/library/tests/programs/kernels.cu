@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <memory_resource>
+#include <string>
 #include <vector>
 
 #include <scatterheap/heap.hpp>
@@ -133,12 +135,21 @@ static bool containers_are_right() {
     return host_is_aligned(lines.data()) && host_is_aligned(shared.get());
 }
 
+/* The library's memory resources ask for alignments down to 1. */
+static bool small_alignments_are_right() {
+    const std::pmr::string text(100, 'x');
+    void *block = ::operator new(8, std::align_val_t(2));
+    ::operator delete(block, std::align_val_t(2));
+    return text.size() == 100;
+}
+
 /* Of the host, all is as it was. */
 static bool host_is_right() {
     int *value = new int(3);
     void *block = malloc(10);
     HostLine *line = new HostLine;
-    const bool right = value != nullptr && block != nullptr && host_is_aligned(line) && containers_are_right();
+    const bool right = value != nullptr && block != nullptr && host_is_aligned(line) && containers_are_right() &&
+                       small_alignments_are_right();
     free(block);
     delete value;
     delete line;
