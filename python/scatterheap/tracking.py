@@ -15,14 +15,21 @@ class Tracker:
         self.resource = resource
         self._depth = depth
         self._lock = threading.Lock()
+        # Of each block, by address: bytes, place, and the generation of the resource.
         self._blocks = {}
+
+    def _generation(self):
+        """That of the resource; None if it does not tell its resets."""
+        return getattr(self.resource, "generation", None)
 
     def allocate(self, size, alignment=256, stream=0):
         """As the resource does."""
         address = self.resource.allocate(size, alignment, stream)
         place = _place(self._depth)
         with self._lock:
-            self._blocks[address] = (size, place)
+            # After the allocation: if a reset comes between, its block may be told of until the next one, but no live
+            # block is forgotten.
+            self._blocks[address] = (size, place, self._generation())
         return address
 
     def deallocate(self, address, size, alignment=256, stream=0, **rest):
@@ -42,14 +49,18 @@ class Tracker:
         """As the resource does."""
         self.resource.reset()
         with self._lock:
-            self._blocks.clear()
+            # What other threads allocated since then stays.
+            current = self._generation()
+            for address, (_, _, generation) in list(self._blocks.items()):
+                if current is None or generation != current:
+                    del self._blocks[address]
 
     def live(self):
         """For each place, most bytes first: the place, how many blocks and how many bytes of it are live."""
         with self._lock:
             blocks = list(self._blocks.values())
         sums = collections.defaultdict(lambda: [0, 0])
-        for size, place in blocks:
+        for size, place, _ in blocks:
             sums[place][0] += 1
             sums[place][1] += size
         found = [(place, count, size) for place, (count, size) in sums.items()]

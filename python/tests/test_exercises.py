@@ -53,6 +53,26 @@ class Arenas(unittest.TestCase):
                     arena.allocate(64 * MIB)
 
 
+class Wrapper:
+    """A resource without some of what it has, and with something to do before a reset returns."""
+
+    def __init__(self, resource, hidden):
+        self._resource = resource
+        self._hidden = hidden
+
+    def after_reset(self):
+        pass
+
+    def reset(self):
+        self._resource.reset()
+        self.after_reset()
+
+    def __getattr__(self, name):
+        if name in self._hidden:
+            raise AttributeError(name)
+        return getattr(self._resource, name)
+
+
 class Trackers(unittest.TestCase):
     def test_a_reset_is_the_end_of_all_blocks(self):
         memory = scatterheap.Tracker(scatterheap.Resource("cpu", "arena=1MiB"))
@@ -84,6 +104,20 @@ class Trackers(unittest.TestCase):
         for address in kept:
             memory.deallocate(address, 1000)
         self.assertEqual(memory.live(), [])
+
+    def test_what_comes_during_a_reset_is_remembered(self):
+        for hidden in [(), ("generation",)]:
+            memory = Wrapper(scatterheap.Resource("cpu", "arena=1MiB"), hidden)
+            tracked = scatterheap.Tracker(memory)
+            tracked.allocate(1000)
+            # As another thread may, before the tracker has seen to its own.
+            memory.after_reset = lambda: tracked.allocate(2000)
+            tracked.reset()
+            # What does not tell its resets cannot tell which blocks they took.
+            self.assertEqual([entry[1:] for entry in tracked.live()], [] if hidden else [(1, 2000)])
+            memory.after_reset = lambda: None
+            tracked.reset()
+            self.assertEqual(tracked.live(), [])
 
     def test_a_tracker_may_be_used_as_a_resource(self):
         memory = scatterheap.Tracker(scatterheap.Resource("cpu"), depth=2)
