@@ -10,6 +10,11 @@ class Block:
 
     On a GPU it has ``__cuda_array_interface__``, so ``cupy.asarray(block)`` and ``torch.as_tensor(block)`` are bytes of
     it without a copy. On the CPU ``memoryview()`` is.
+
+    An object of your own may stand for the resource: it needs ``allocate`` and ``deallocate``, and ``is_gpu`` for access
+    to the bytes. If its memory can be reset, it also needs ``generation``, which changes with each reset, and its
+    ``deallocate`` must take that of the block as a keyword, and refuse one from before a reset; else a block that was
+    reset gives back what is another's by then. A resource has both.
     """
 
     # Nothing is to be given back before something is allocated.
@@ -21,7 +26,7 @@ class Block:
         self.alignment = alignment
         self.stream = stream
         # Before the allocation: if a reset comes between, the block counts as gone, rather than another one as this.
-        self._generation = resource.generation
+        self._generation = getattr(resource, "generation", None)
         self.address = resource.allocate(size, alignment, stream)
 
     def free(self, stream=None):
@@ -29,13 +34,15 @@ class Block:
         if self.address is None:
             raise Error("a block was freed that was freed before: free it once")
         stream = self.stream if stream is None else stream
-        self.resource.deallocate(self.address, self.size, self.alignment, stream, generation=self._generation)
+        # Not to who does not tell its resets.
+        known = {} if self._generation is None else {"generation": self._generation}
+        self.resource.deallocate(self.address, self.size, self.alignment, stream, **known)
         self.address = None
 
     def _usable(self):
         if self.address is None:
             raise Error("a block was used after it was freed: free it after its last use")
-        if self.resource.generation != self._generation:
+        if getattr(self.resource, "generation", None) != self._generation:
             raise Error("a block was used after a reset of its resource took it back: use it before the reset")
         return self.address
 

@@ -125,6 +125,21 @@ class Resources(unittest.TestCase):
             self.assertEqual((statistics["allocations"], statistics["live_blocks"]), (1600, 0))
 
 
+class Wrapper:
+    """All that a block needs of a resource."""
+
+    is_gpu = False
+
+    def __init__(self, resource):
+        self._resource = resource
+
+    def allocate(self, size, alignment, stream):
+        return self._resource.allocate(size, alignment, stream)
+
+    def deallocate(self, address, size, alignment, stream):
+        self._resource.deallocate(address, size, alignment, stream)
+
+
 class Blocks(unittest.TestCase):
     def test_blocks_hold_bytes_and_give_themselves_back(self):
         memory = scatterheap.Resource("cpu", "caching")
@@ -161,6 +176,14 @@ class Blocks(unittest.TestCase):
             with scatterheap.Block(memory, 1000) as block:
                 block.memoryview()[0] = 1
             self.assertEqual(memory.statistics()["live_blocks"], 1)
+
+    def test_blocks_come_from_what_allocates_and_takes_back(self):
+        for wrapped in [Wrapper, lambda memory: scatterheap.Tracker(Wrapper(memory))]:
+            memory = scatterheap.Resource("cpu", "caching")
+            with scatterheap.Block(wrapped(memory), 1000) as block:
+                block.memoryview()[0] = 1
+                self.assertEqual(memory.statistics()["live_bytes"], 1000)
+            self.assertEqual(memory.statistics()["live_blocks"], 0)
 
     def test_a_block_of_a_closed_resource_is_not_used(self):
         memory = scatterheap.Resource("cpu", "caching")
