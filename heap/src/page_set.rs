@@ -604,6 +604,92 @@ pub(crate) mod tests {
         });
     }
 
+    /// Pages that are taken at once: the first, and how many.
+    type Piece = (u32, u32);
+
+    /// A few pages of a word, or 2, 4, 8 or 16 words.
+    fn piece(set: &PageSet, chosen: u32) -> Piece {
+        let index = chosen % set.word_count();
+        let kind = chosen / 256 % 8;
+        if kind < 4 {
+            let count = 2 << kind;
+            (index / count * count * WORD_PAGES, count * WORD_PAGES)
+        } else {
+            (index * WORD_PAGES + chosen / 2048 % 4, kind - 3)
+        }
+    }
+
+    fn take_piece(set: &PageSet, (first, length): Piece) -> bool {
+        let index = first / WORD_PAGES;
+        if length < WORD_PAGES {
+            set.take(index, low_bits(length) << (first % WORD_PAGES))
+        } else {
+            set.take_words(index, length / WORD_PAGES)
+        }
+    }
+
+    /// Takes pieces that nobody else has, each until after the next; how often one of a page or so, 2, 4, 8 and 16 words.
+    fn take_pieces(set: &PageSet, owned: &[DeviceAtomicU64], seed: u64) -> [u32; 5] {
+        let (mut taken, mut random, mut held) = ([0; 5], seed, (0, 0));
+        let put_back = |(first, length): Piece| {
+            // Relaxed: each word's changes have an order, and nothing else depends on them.
+            for_each_word(first, length, |index, mask| {
+                owned[index as usize].fetch_and(!mask, Ordering::Relaxed);
+            });
+            set.insert_run(first, length);
+        };
+        for _ in 0..2_000_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let piece = piece(set, (random >> 40) as u32);
+            if take_piece(set, piece) {
+                assert!(piece.0 + piece.1 <= set.page_count, "beyond the last page");
+                for_each_word(piece.0, piece.1, |index, mask| {
+                    let others = owned[index as usize].fetch_or(mask, Ordering::Relaxed);
+                    assert_eq!(others & mask, 0, "taken twice in word {index}");
+                });
+                taken[(piece.1 / WORD_PAGES).max(1).ilog2() as usize] += 1;
+                put_back(std::mem::replace(&mut held, piece));
+            }
+        }
+        put_back(held);
+        taken
+    }
+
+    #[test]
+    fn words_are_taken_by_one_of_many_threads_and_none_is_lost() {
+        // The last word is partial, though a stray write has set bits beyond the last page.
+        const PAGES: u32 = 47 * WORD_PAGES + 7;
+        with_set(PAGES, |set| {
+            set.announce(PAGES);
+            set.insert_run(0, PAGES);
+            set.word(47).store(u64::MAX, Ordering::Relaxed);
+            let owned: Vec<_> = (0..48).map(|_| DeviceAtomicU64::new(0)).collect();
+            let taken = std::thread::scope(|scope| {
+                let start = |seed| {
+                    scope.spawn({
+                        let owned = &owned;
+                        move || take_pieces(set, owned, seed)
+                    })
+                };
+                let threads: Vec<_> = (1..5).map(start).collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().expect("no page twice"))
+                    .collect::<Vec<_>>()
+            });
+            for kind in 0..5 {
+                assert!(
+                    taken.iter().any(|of_thread| of_thread[kind] > 0),
+                    "{taken:?}"
+                );
+            }
+            let lost: Vec<_> = (0..48)
+                .filter(|&index| set.word(index).load(Ordering::Relaxed) != u64::MAX)
+                .collect();
+            assert_eq!((lost, set.count()), (vec![], PAGES));
+        });
+    }
+
     #[test]
     fn searchers_start_apart_and_wrap() {
         with_set(64 * 200, |set| {
