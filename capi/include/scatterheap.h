@@ -191,7 +191,7 @@ int scatterheap_destroy(scatterheap_resource *resource);
  * long as the process. SCATTERHEAP_DEVICE=cpu puts it on the CPU, whatever the number; SCATTERHEAP_COMPOSITION says
  * what it is made of ("default" if nothing does); SCATTERHEAP_TRACE=FILE writes its calls to FILE. Each default resource
  * has trace files of its own: where FILE is said, here or in a composition, that of device N is FILE.N, but for device
- * 0. */
+ * 0, and for what is there and is no file, such as /dev/null or a pipe, to which all write. */
 scatterheap_resource *scatterheap_default(int device);
 
 /* Says what default resources are made of that are created from now on, whatever SCATTERHEAP_COMPOSITION says. Fails if

@@ -52,12 +52,13 @@ impl Composition {
     }
 
     /// The same for one of several devices, with trace files of its own: as said for the first one, with its number at
-    /// the end for others.
+    /// the end for others. What is there and is no file, such as `/dev/null` or a pipe, is that of all.
     #[must_use]
     pub fn of_device(mut self, number: u32) -> Self {
         for (adaptor, word) in self.adaptors.iter_mut().zip(&mut self.words) {
             if let Adaptor::Trace(file) = adaptor
                 && number > 0
+                && !is_special(file)
             {
                 file.as_mut_os_string().push(format!(".{number}"));
                 *word = trace_to(file);
@@ -65,6 +66,11 @@ impl Composition {
         }
         self
     }
+}
+
+/// Whether there is something that is no regular file: a name beside it would be of nothing that the caller made.
+fn is_special(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| !found.is_file())
 }
 
 /// The word for an adaptor that writes to this file.
@@ -206,6 +212,14 @@ mod tests {
         let text = "trace=a.csv.3,statistics,trace=b.csv.3,caching";
         assert_eq!(third.to_string(), text);
         assert_eq!(text.parse().ok(), Some(third));
+    }
+
+    #[test]
+    fn all_devices_trace_to_what_is_no_file() {
+        let text = "trace=/dev/null,statistics,trace=b.csv,caching";
+        let composition: Composition = text.parse().expect("good words");
+        let second = composition.of_device(1).to_string();
+        assert_eq!(second, text.replace("b.csv", "b.csv.1"));
     }
 
     #[test]

@@ -46,7 +46,8 @@ adaptor                          adds
 
 ``"caching"`` is short for ``"caching,segments,device"``; ``"caching,segments,limit=8GiB,device"`` limits what is taken
 from the device rather than what is handed out. Where a composition is for several devices (``configure_default``,
-``scatterheap.torch.use``, ``scatterheap.cupy.use``), ``trace=FILE`` is FILE.N for device N, but for device 0.
+``scatterheap.torch.use``, ``scatterheap.cupy.use``), ``trace=FILE`` is FILE.N for device N, but for device 0, and for
+what is there and is no file, such as ``/dev/null`` or a pipe, to which all write.
 
 Streams are CUDA's handles, as numbers (``stream.cuda_stream`` of PyTorch, ``stream.ptr`` of CuPy); 0 is the default
 stream. They must not be destroyed before the resource.
