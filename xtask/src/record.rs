@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use scatterheap_trace::{Conversion, Trace, convert};
+use scatterheap_trace::{Conversion, Trace, convert, file};
 use signal_hook::{consts::SIGINT, flag::register_conditional_default};
 use tempfile::TempDir;
 
@@ -65,6 +65,7 @@ pub struct RecordArguments {
 )]
 pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
     if let (Some(raw), Some(output)) = (&arguments.convert, &arguments.output) {
+        prepare_output(output)?;
         return write_trace_of(raw, output);
     }
     let Some((program, rest)) = arguments.command.split_first() else {
@@ -186,7 +187,7 @@ fn read_recording(raw: &Path) -> anyhow::Result<Conversion> {
     Ok(conversion)
 }
 
-/// Creates the directory of `output`, and sees whether the file can be written: better before the program runs than after.
+/// Creates the directory of `output`, and sees whether the file can be written: better before the work than after it.
 fn prepare_output(output: &Path) -> anyhow::Result<()> {
     if let Some(directory) = output.parent() {
         fs::create_dir_all(directory).with_context(|| {
@@ -196,22 +197,12 @@ fn prepare_output(output: &Path) -> anyhow::Result<()> {
             )
         })?;
     }
-    let is_new = !output.exists();
-    File::options()
-        .append(true)
-        .create(true)
-        .open(output)
-        .with_context(|| {
-            format!(
-                "cannot write {}; name another file with --output",
-                output.display()
-            )
-        })?;
-    if is_new {
-        fs::remove_file(output)
-            .with_context(|| format!("cannot remove the empty {}", output.display()))?;
-    }
-    Ok(())
+    file::try_out(output).with_context(|| {
+        format!(
+            "cannot write {}; name another file with --output",
+            output.display()
+        )
+    })
 }
 
 /// Writes the trace in the format that the name of `output` asks for.
@@ -238,7 +229,7 @@ fn scratch_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::{fs::symlink, process::ExitStatusExt};
 
     use super::*;
 
@@ -265,6 +256,21 @@ mod tests {
         let new = scratch.path().join("new/a.sctrace");
         prepare_output(&new).expect("it can be created");
         assert!(!new.exists() && new.parent().is_some_and(Path::exists));
+    }
+
+    #[test]
+    fn trying_an_output_leaves_links_and_pipes_as_they_are() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let of = |name: &str| scratch.path().join(name);
+        symlink("none", of("link")).expect("a link");
+        prepare_output(&of("link")).expect("what the link leads to can be created");
+        assert!(of("link").is_symlink() && !of("none").exists());
+
+        let made = Command::new("mkfifo").arg(of("pipe")).status();
+        assert!(made.expect("there is mkfifo").success());
+        // Without a reader, for which it does not wait.
+        prepare_output(&of("pipe")).expect("pipes can be written to");
+        assert!(of("pipe").exists());
     }
 
     #[test]
