@@ -1,10 +1,14 @@
 //! Files that are replaced as a whole: who reads one finds what was there before or all that is new, never a part, also
 //! after an error half of the way, on a full disk, or when the program is ended meanwhile. The last leaves a file
 //! `.scatterheap-…` in the directory.
+//!
+//! Some files can be written but not replaced: one in a directory that may not be written, another user's in a directory
+//! such as `/tmp`, one that a container has mounted. The complete new contents are copied into these. Only the copying can
+//! leave a part there, on a full disk or when the program is ended meanwhile.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, ErrorKind, Write},
+    io::{self, BufWriter, ErrorKind, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,11 +16,13 @@ use tempfile::NamedTempFile;
 
 /// Has `write` make a file's contents, which take the place of those that are there when they are complete.
 ///
-/// A symbolic link stays one: what it leads to is replaced, or made. Permissions stay too. Pipes, devices and what a
-/// process has open, such as `/dev/stdout`, are written to directly.
+/// A symbolic link stays one: what it leads to is replaced, or made. Permissions stay too, and the owner where this process
+/// may give files away. Hard links are cut: other names of the file keep what was there. Pipes, devices and what a process
+/// has open, such as `/dev/stdout`, are written to directly.
 ///
 /// # Errors
-/// What `write` says, or that the file cannot be written; what was there is still there then.
+/// What `write` says, or that the file cannot be written; what was there is still there then, unless it was copying into
+/// the file that failed.
 pub fn replace(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -25,12 +31,18 @@ pub fn replace(
     let Some(file) = replaceable(path)? else {
         return fill(&OpenOptions::new().append(true).open(path)?, write);
     };
-    let new = beside(&file)?;
-    fill(new.as_file(), write)?;
-    // Some file systems say only now that there is no room.
-    new.as_file().sync_all()?;
-    new.persist(&file)?;
-    Ok(())
+    match beside(&file) {
+        Ok(new) => {
+            fill(new.as_file(), write)?;
+            put_in_place(new, &file)
+        }
+        Err(error) if is_only_written(&file, &error) => {
+            let new = tempfile::tempfile()?;
+            fill(&new, write)?;
+            copy_into(&file, &new)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Finds out whether [`replace`] can begin with this path, for files that are written at the end of long work. Nothing is left behind, and
@@ -39,11 +51,47 @@ pub fn replace(
 /// # Errors
 /// Why it cannot.
 pub fn try_out(path: impl AsRef<Path>) -> io::Result<()> {
-    match replaceable(path.as_ref())? {
-        Some(file) => beside(&file).map(drop),
-        // To open a pipe is to wait for its reader, and to close it tells that one that all is said.
-        None => Ok(()),
+    // To open a pipe is to wait for its reader, and to close it tells that one that all is said.
+    let Some(file) = replaceable(path.as_ref())? else {
+        return Ok(());
+    };
+    match beside(&file) {
+        Err(error) if is_only_written(&file, &error) => tempfile::tempfile().map(drop),
+        new => new.map(drop),
     }
+}
+
+/// Lets a complete new file take the place of `file`.
+fn put_in_place(new: NamedTempFile, file: &Path) -> io::Result<()> {
+    // Some file systems say only now that there is no room.
+    new.as_file().sync_all()?;
+    match new.persist(file) {
+        Err(refused) if is_only_written(file, &refused.error) => {
+            copy_into(file, refused.file.as_file())
+        }
+        placed => placed.map(drop).map_err(io::Error::from),
+    }
+}
+
+/// Whether `error`, with which replacing `file` failed, is about its directory or a mount alone: the file is there, and may
+/// be written.
+fn is_only_written(file: &Path, error: &io::Error) -> bool {
+    let refuses_replacing = matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::ResourceBusy
+            | ErrorKind::CrossesDevices
+    );
+    refuses_replacing && OpenOptions::new().append(true).open(file).is_ok()
+}
+
+/// Makes the contents of `file` those of `new`.
+fn copy_into(file: &Path, mut new: &File) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
+    new.rewind()?;
+    io::copy(&mut new, &mut file)?;
+    file.sync_all()
 }
 
 fn fill(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -85,8 +133,8 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// An empty file in the same directory, which is removed unless it takes the file's place. It has the file's permissions, or
-/// else those that any new file gets.
+/// An empty file in the same directory, which is removed unless it takes the file's place. It has the file's permissions and
+/// owner, or else those that any new file gets.
 fn beside(file: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".scatterheap-");
@@ -97,11 +145,23 @@ fn beside(file: &Path) -> io::Result<NamedTempFile> {
     let new = builder.tempfile_in(directory_of(file))?;
     // What may not be written is not replaced either, though its directory would allow it.
     match OpenOptions::new().append(true).open(file) {
-        Ok(old) => new
-            .as_file()
-            .set_permissions(old.metadata()?.permissions())?,
+        Ok(old) => {
+            let old = old.metadata()?;
+            #[cfg(unix)]
+            give_to_owner_of(&old, new.as_file());
+            // After that, which takes some permissions away.
+            new.as_file().set_permissions(old.permissions())?;
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     Ok(new)
+}
+
+/// Gives `new` the group and the owner of the old file, each if this process may.
+#[cfg(unix)]
+fn give_to_owner_of(old: &fs::Metadata, new: &File) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let _ = fchown(new, None, Some(old.gid()));
+    let _ = fchown(new, Some(old.uid()), None);
 }

@@ -144,6 +144,101 @@ mod unix {
         write(Path::new("/dev/null"), "gone").unwrap();
     }
 
+    /// Does this as a user without privileges, who would get past any permission otherwise.
+    #[cfg(target_os = "linux")]
+    fn as_anybody(action: impl FnOnce() + Send) {
+        use rustix::{
+            process::{Uid, getuid},
+            thread::set_thread_uid,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                if getuid().is_root() {
+                    // Of this thread alone, and with it go the privileges.
+                    set_thread_uid(Uid::from_raw(NOBODY)).expect("root becomes anybody");
+                }
+                action();
+            });
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    const NOBODY: u32 = 65_534;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_only_its_directory_keeps_from_being_replaced_is_written_in_place() {
+        // One in which nothing can be made, and one in which nobody else's file can be replaced.
+        for of_directory in [0o555, 0o1777] {
+            let directory = scratch();
+            let file = directory.path().join("file");
+            fs::write(&file, "longer than what is new").unwrap();
+            let permit = |path: &Path, mode| {
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            };
+            permit(&file, 0o666);
+            permit(directory.path(), of_directory);
+            as_anybody(|| {
+                try_out(&file).unwrap();
+                write(&file, "new").unwrap();
+                let half = replace(&file, |_| Err(Error::other("half of the way")));
+                assert_eq!(half.unwrap_err().to_string(), "half of the way");
+            });
+            assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+            permit(&file, 0o444);
+            as_anybody(|| {
+                assert!(try_out(&file).is_err());
+                assert!(write(&file, "newer").is_err());
+            });
+            permit(directory.path(), 0o755);
+            assert_eq!(names(directory.path()), ["file"]);
+        }
+    }
+
+    /// As containers have them: a file is mounted over another, and nothing can take its place.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_mounted_file_is_written_in_place() {
+        use rustix::{
+            mount::{MountPropagationFlags as Propagation, mount_bind, mount_change},
+            thread::{UnshareFlags, unshare_unsafe},
+        };
+        let directory = scratch();
+        let [file, mounted] = ["file", "mounted"].map(|name| directory.path().join(name));
+        fs::write(&file, "old").unwrap();
+        fs::write(&mounted, "below").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: file descriptors stay shared; only this thread's view of the file system becomes its own.
+                if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
+                    println!("left out: only root may mount");
+                    return;
+                }
+                mount_change("/", Propagation::PRIVATE | Propagation::REC).unwrap();
+                mount_bind(&file, &mounted).unwrap();
+                try_out(&mounted).unwrap();
+                write(&mounted, "new").unwrap();
+                assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+            });
+        });
+        assert_eq!(names(directory.path()), ["file", "mounted"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_owner_stays() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let directory = scratch();
+        let file = directory.path().join("file");
+        fs::write(&file, "old").unwrap();
+        // Only root can, and only of root's files can the owner change.
+        let _ = chown(&file, Some(NOBODY), Some(NOBODY));
+        let owner = || fs::metadata(&file).map(|file| (file.uid(), file.gid(), file.mode()));
+        let before = owner().unwrap();
+        write(&file, "new").unwrap();
+        assert_eq!(owner().unwrap(), before);
+    }
+
     /// What a process has open is written to, though it is a file: the process goes on with that one.
     #[cfg(target_os = "linux")]
     #[test]
