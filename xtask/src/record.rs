@@ -9,8 +9,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, BufReader, Write},
+    mem::MaybeUninit,
     path::{self, Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
+    ptr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -66,7 +68,7 @@ pub struct RecordArguments {
 pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
     if let (Some(raw), Some(output)) = (&arguments.convert, &arguments.output) {
         prepare_output(output)?;
-        return write_trace_of(raw, output);
+        return tell(&make_trace(raw, output)?, output);
     }
     let Some((program, rest)) = arguments.command.split_first() else {
         bail!("no program to record; name one, as in `cargo xtask record -- sqlite3`");
@@ -85,6 +87,7 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
         .args(rest)
         .env("LD_PRELOAD", &recorder)
         .env("SCATTERHEAP_TRACE_FILE", &raw);
+    let uninterrupted = Uninterrupted::begin()?;
     let status = run_to_its_end(&mut command)?;
     ensure!(
         fs::metadata(&raw).is_ok_and(|file| file.len() > 0),
@@ -92,24 +95,25 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
          privileges, or may write no files (ulimit -f)",
         program.to_string_lossy()
     );
-    write_trace_of(&raw, &output).map_err(|error| kept(scratch, &raw, error))?;
-    // After all else: whoever reads this may have gone away, and then it ends us.
+    let conversion = match make_trace(&raw, &output) {
+        Ok(conversion) => conversion,
+        Err(error) => return Err(kept(scratch, &raw, error)),
+    };
+    // Before anything is printed: whoever reads that may have gone away, and then it ends us.
+    drop(scratch);
+    drop(uninterrupted);
+    tell(&conversion, &output)?;
     if !status.success() {
-        println!("note: the program ended with {status}; what it did until then is recorded");
+        print(&format!(
+            "note: the program ended with {status}; what it did until then is recorded\n"
+        ))?;
     }
     Ok(())
 }
 
-/// Runs the program. Ctrl-C, the usual way to end a server, ends it alone: the terminal tells both.
+/// Runs the program.
 fn run_to_its_end(command: &mut Command) -> anyhow::Result<ExitStatus> {
-    // Not ignored, which the program would inherit; what is handled is as usual again in the program.
-    let ended = Arc::new(AtomicBool::new(false));
-    register_conditional_default(SIGINT, Arc::clone(&ended))
-        .context("cannot handle Ctrl-C; run again")?;
-    let status = command.status();
-    // Relaxed: the handler needs no other memory, and soon is soon enough.
-    ended.store(true, Ordering::Relaxed);
-    status.with_context(|| {
+    command.status().with_context(|| {
         format!(
             "cannot start {}; check its name and path",
             command.get_program().to_string_lossy()
@@ -117,15 +121,81 @@ fn run_to_its_end(command: &mut Command) -> anyhow::Result<ExitStatus> {
     })
 }
 
-/// Makes a trace of the recording, and tells what is in it.
-fn write_trace_of(raw: &Path, output: &Path) -> anyhow::Result<()> {
+/// While this lives, Ctrl-C, the usual way to end a server, ends the program alone: the terminal tells both. A second one
+/// does not end the conversion.
+struct Uninterrupted {
+    ended: Arc<AtomicBool>,
+}
+
+impl Uninterrupted {
+    fn begin() -> anyhow::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        if !is_interrupt_ignored() {
+            // Not ignored, which the program would inherit; what is handled is as usual again in the program.
+            register_conditional_default(SIGINT, Arc::clone(&ended))
+                .context("cannot handle Ctrl-C; run again")?;
+        }
+        Ok(Self { ended })
+    }
+}
+
+impl Drop for Uninterrupted {
+    fn drop(&mut self) {
+        // Relaxed: the handler needs no other memory, and soon is soon enough.
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether the parent has Ctrl-C ignored, as shells do for what runs in the background. So it stays, for the program too.
+#[cfg(unix)]
+fn is_interrupt_ignored() -> bool {
+    use nix::libc::{SIG_IGN, sigaction};
+    let mut action = MaybeUninit::<sigaction>::zeroed();
+    // SAFETY: there is a place for the action, which is only read; if that fails it stays zeroes, the default action.
+    let action = unsafe {
+        sigaction(SIGINT, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == SIG_IGN
+}
+
+#[cfg(not(unix))]
+fn is_interrupt_ignored() -> bool {
+    false
+}
+
+/// Makes a trace of the recording, and writes it if there is anything in it.
+fn make_trace(raw: &Path, output: &Path) -> anyhow::Result<Conversion> {
     let conversion = read_recording(raw)?;
-    write_trace(&conversion.trace, output)?;
+    if !conversion.trace.operations().is_empty() {
+        write_trace(&conversion.trace, output)?;
+    }
+    Ok(conversion)
+}
+
+/// Tells what is in the trace that was made, and where it is.
+fn tell(conversion: &Conversion, output: &Path) -> anyhow::Result<()> {
+    ensure!(
+        !conversion.trace.operations().is_empty(),
+        "the program made no allocation that can be recorded; it may bring its own allocator"
+    );
     let bytes = fs::metadata(output).map_or(0, |file| file.len());
+    print(&format!(
+        "{conversion}{}written to {} ({bytes} bytes)\n",
+        conversion.trace.summary(),
+        output.display()
+    ))
+}
+
+/// Prints what there is to say about a trace that is written.
+fn print(text: &str) -> anyhow::Result<()> {
     let mut screen = io::stdout().lock();
-    write!(screen, "{conversion}{}", conversion.trace.summary())?;
-    writeln!(screen, "written to {} ({bytes} bytes)", output.display())?;
-    Ok(())
+    screen
+        .write_all(text.as_bytes())
+        .and_then(|()| screen.flush())
+        .context(
+            "the trace is written, but not all about it can be printed; print to another place",
+        )
 }
 
 /// Keeps the recording of which no trace could be made, and says in `error` where it is.
@@ -179,12 +249,7 @@ fn read_recording(raw: &Path) -> anyhow::Result<Conversion> {
             raw.display()
         )
     })?;
-    let conversion = convert(BufReader::new(file))?;
-    ensure!(
-        !conversion.trace.operations().is_empty(),
-        "the program made no allocation that can be recorded; it may bring its own allocator"
-    );
-    Ok(conversion)
+    Ok(convert(BufReader::new(file))?)
 }
 
 /// Creates the directory of `output`, and sees whether the file can be written: better before the work than after it.
@@ -229,17 +294,61 @@ fn scratch_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::{fs::symlink, process::ExitStatusExt};
+    use std::{
+        mem,
+        os::unix::{fs::symlink, process::ExitStatusExt},
+    };
+
+    use scatterheap_trace::raw::{MAGIC, RawHeader};
 
     use super::*;
 
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
     #[test]
     fn an_interrupt_ends_the_program_alone() {
-        let mut shell = Command::new("sh");
+        // To the end of the tests: a signal may take a while to come.
+        mem::forget(Uninterrupted::begin().expect("it can be handled"));
         // As the terminal does: both are told.
-        shell.args(["-c", "kill -INT $PPID; kill -INT $$; exit 7"]);
-        let status = run_to_its_end(&mut shell).expect("the shell starts");
+        let mut program = shell("kill -INT $PPID; kill -INT $$; exit 7");
+        let status = run_to_its_end(&mut program).expect("the shell starts");
         assert_eq!(status.signal(), Some(SIGINT));
+    }
+
+    #[test]
+    #[ignore = "run by the next test, with interrupts ignored"]
+    fn in_the_background() {
+        let _uninterrupted = Uninterrupted::begin().expect("it need not be handled");
+        let status = run_to_its_end(&mut shell("kill -INT $$; exit 7")).expect("the shell starts");
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn what_the_parent_has_ignored_stays_ignored() {
+        let status =
+            shell("trap '' INT; exec \"$0\" --exact --ignored record::tests::in_the_background")
+                .arg(env::current_exe().expect("a test has a path"))
+                .status();
+        assert!(status.expect("the shell starts").success());
+    }
+
+    #[test]
+    fn a_recording_of_nothing_makes_no_trace() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let [raw, output] = ["raw", "a.sctrace"].map(|name| scratch.path().join(name));
+        // A header alone, which says that nothing was claimed.
+        let mut header = vec![0; size_of::<RawHeader>()];
+        header[..MAGIC.len()].copy_from_slice(&MAGIC);
+        fs::write(&raw, header).expect("room for a file");
+        // No error, for which the recording would be kept.
+        let conversion = make_trace(&raw, &output).expect("it is a recording");
+        let error = tell(&conversion, &output).expect_err("there is nothing to tell");
+        assert!(error.to_string().contains("no allocation"), "{error}");
+        assert!(!output.exists());
     }
 
     #[test]
@@ -278,7 +387,7 @@ mod tests {
         let scratch = scratch_directory(env::temp_dir()).expect("a temporary directory");
         let raw = scratch.path().join("recording");
         fs::write(&raw, "no recording").expect("room for a file");
-        let error = write_trace_of(&raw, &scratch.path().join("a.sctrace")).expect_err("no trace");
+        let error = make_trace(&raw, &scratch.path().join("a.sctrace")).expect_err("no trace");
         let message = format!("{:#}", kept(scratch, &raw, error));
         assert!(message.contains(&*raw.to_string_lossy()), "{message}");
         assert!(message.contains("not a recording"), "{message}");
