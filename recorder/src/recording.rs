@@ -2,7 +2,8 @@
 //! thread, or the process, ends in whatever way. Its layout is [`scatterheap_trace::raw`].
 //!
 //! The file is sparse, and a store for which the disk has no room would end the program. So room is taken piece by piece
-//! before it is written; when there is none, recording ends, and the rest is counted.
+//! before it is written; when there is none, recording ends, and the rest is counted. That holds where a page that has reached
+//! the disk is overwritten there; file systems that copy on write take new room each time, and only btrfs can be told not to.
 
 use core::{
     ffi::{CStr, c_int},
@@ -207,6 +208,7 @@ pub(crate) fn start() {
     let Some(descriptor) = open(unsafe { CStr::from_ptr(path) }) else {
         return;
     };
+    write_in_place(descriptor);
     if let Some(file) = map(descriptor) {
         page.store(file, Ordering::Relaxed);
         // Release: whoever sees the page sees the file's address and its header.
@@ -285,6 +287,22 @@ fn process_that_recorded(descriptor: c_int) -> Option<u32> {
 fn own_process() -> u32 {
     // SAFETY: `getpid` has no conditions.
     unsafe { libc::getpid() }.cast_unsigned()
+}
+
+/// Has btrfs store what is written over a page where the page is, as other file systems do. It takes new room for that
+/// otherwise, also for pages that were made writable before and have reached the disk since: then a full disk would end the
+/// program. Only an empty file can be told, and nothing can be done where the file system knows no such thing.
+fn write_in_place(descriptor: c_int) {
+    // `FS_NOCOW_FL` of linux/fs.h.
+    let no_copy_on_write: c_int = 0x0080_0000;
+    // SAFETY: the descriptor is open, and the kernel reads one `int` from the address.
+    unsafe {
+        libc::ioctl(
+            descriptor,
+            libc::FS_IOC_SETFLAGS,
+            &raw const no_copy_on_write,
+        )
+    };
 }
 
 /// Gives the file its size, maps it and writes its header.
