@@ -8,7 +8,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, ErrorKind, Seek, Write},
+    io::{self, BufWriter, ErrorKind, Read, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -37,9 +37,10 @@ pub fn replace(
             put_in_place(new, &file)
         }
         Err(error) if is_only_written(&file, &error) => {
-            let new = tempfile::tempfile()?;
-            fill(&new, write)?;
-            copy_into(&file, &new)
+            // In memory: where this directory may not be written, perhaps none may.
+            let mut new = Vec::new();
+            write(&mut new)?;
+            copy_into(&file, &mut new.as_slice())
         }
         Err(error) => Err(error),
     }
@@ -56,7 +57,7 @@ pub fn try_out(path: impl AsRef<Path>) -> io::Result<()> {
         return Ok(());
     };
     match beside(&file) {
-        Err(error) if is_only_written(&file, &error) => tempfile::tempfile().map(drop),
+        Err(error) if is_only_written(&file, &error) => Ok(()),
         new => new.map(drop),
     }
 }
@@ -67,7 +68,9 @@ fn put_in_place(new: NamedTempFile, file: &Path) -> io::Result<()> {
     new.as_file().sync_all()?;
     match new.persist(file) {
         Err(refused) if is_only_written(file, &refused.error) => {
-            copy_into(file, refused.file.as_file())
+            let mut new = refused.file.as_file();
+            new.rewind()?;
+            copy_into(file, &mut new)
         }
         placed => placed.map(drop).map_err(io::Error::from),
     }
@@ -87,10 +90,9 @@ fn is_only_written(file: &Path, error: &io::Error) -> bool {
 }
 
 /// Makes the contents of `file` those of `new`.
-fn copy_into(file: &Path, mut new: &File) -> io::Result<()> {
+fn copy_into(file: &Path, new: &mut dyn Read) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(file)?;
-    new.rewind()?;
-    io::copy(&mut new, &mut file)?;
+    io::copy(new, &mut file)?;
     file.sync_all()
 }
 

@@ -211,7 +211,7 @@ mod unix {
             scope.spawn(|| {
                 // SAFETY: file descriptors stay shared; only this thread's view of the file system becomes its own.
                 if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
-                    println!("left out: only root may mount");
+                    println!("SKIPPED: only root may mount");
                     return;
                 }
                 mount_change("/", Propagation::PRIVATE | Propagation::REC).unwrap();
