@@ -66,11 +66,17 @@ impl Ground<'_> {
     }
 
     /// Takes samples as often as the plan says, warm-ups before. A slow allocator gives fewer; how many is told.
+    /// Gives how often `take` was called, warm-ups included.
     pub fn sample(
         &self,
         figures: &mut Figures<'_>,
         mut take: impl FnMut(bool) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut calls = 0;
+        let mut take = |counts| {
+            calls += 1;
+            take(counts)
+        };
         let start = Instant::now();
         let patience = Duration::from_secs_f64(self.plan.patience);
         for _ in 0..self.plan.warm_ups {
@@ -87,7 +93,7 @@ impl Ground<'_> {
             }
             take(true)?;
         }
-        Ok(())
+        Ok(calls)
     }
 }
 

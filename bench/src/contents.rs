@@ -6,6 +6,7 @@ use crate::figures::Figures;
 use bench_kernels::contents::{Check, ContentsArguments, Fill};
 use kernels::tally::{COUNTS, Count, Tally};
 use scatterheap_host::{Grid, Memory};
+use std::ops::AddAssign;
 
 /// Bytes of a block for each thread that shares it.
 const BYTES_OF_A_SHARE: u64 = 128;
@@ -61,8 +62,30 @@ pub(crate) fn verify(ground: &Ground<'_>, arrays: &Arrays, count: usize) -> Resu
     })
 }
 
+impl AddAssign for Faults {
+    fn add_assign(&mut self, more: Self) {
+        self.nulls += more.nulls;
+        self.corrupt += more.corrupt;
+        self.misaligned += more.misaligned;
+    }
+}
+
 impl Faults {
-    /// Tells what was found, and fails if blocks are no blocks: then they are not timed.
+    /// Tells what was found in `requests`, and how many these are, as they are of more than one launch.
+    pub fn report_of_all(&self, figures: &mut Figures<'_>, requests: u64) -> Result<()> {
+        figures.count("requests", requests);
+        self.report(figures, requests)
+    }
+
+    /// Fails if blocks are no blocks, and tells of it then: they are not to be freed, nor timed.
+    pub fn refuse_corrupt(&self, figures: &mut Figures<'_>, count: u64) -> Result<()> {
+        match (self.corrupt, self.misaligned) {
+            (0, 0) => Ok(()),
+            _ => self.report(figures, count),
+        }
+    }
+
+    /// Tells what was found, and fails if blocks are no blocks: then times of them are not told.
     pub fn report(&self, figures: &mut Figures<'_>, count: u64) -> Result<()> {
         figures.count("null", self.nulls);
         figures.count("corrupt", self.corrupt);
@@ -73,7 +96,7 @@ impl Faults {
             return Ok(());
         }
         Err(Error::Unfit(format!(
-            "of {count} blocks, {} did not hold what was written and {} were not aligned to 16 bytes, so they were not timed",
+            "of {count} blocks, {} did not hold what was written and {} were not aligned to 16 bytes, so times of them are worth nothing",
             self.corrupt, self.misaligned
         )))
     }

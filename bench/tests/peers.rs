@@ -261,7 +261,7 @@ fn shared_blocks_are_corrupt(workshop: &Workshop) {
     // Of each two owners the first finds what the second wrote.
     assert_eq!(outcome.with("corrupt"), named(&cases()));
     assert_eq!(outcome.values("corrupt"), [25.0; 3]);
-    let reason = "of 50 blocks, 25 did not hold what was written and 0 were not aligned to 16 bytes, so they were not timed";
+    let reason = "of 50 blocks, 25 did not hold what was written and 0 were not aligned to 16 bytes, so times of them are worth nothing";
     outcome.assert_failed(&cases(), reason);
     assert_eq!(outcome.with("alloc_us"), []);
 }

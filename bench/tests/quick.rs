@@ -68,6 +68,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
             "alloc_us",
             "free_us",
             "free_us_p90",
+            "requests",
             "null",
             "corrupt",
             "range_ratio",

@@ -1,6 +1,8 @@
 //! Counters of what a kernel of a test found wrong.
 
+use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, Ordering};
+use simt::{kernel, thread};
 
 /// The counters, by their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,5 +29,33 @@ pub unsafe fn report(counters: u64, fault: Fault, count: u32) {
         let counter = unsafe { &*(counters as *const DeviceAtomicU32).add(fault as usize) };
         // Relaxed: read by the host after the launch.
         counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Arguments of [`CountNulls`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct NullsArguments {
+    /// Address of `count` addresses of blocks, or NULL.
+    pub blocks: u64,
+    /// Number of blocks.
+    pub count: u64,
+    /// Address of the counters of [`Fault`].
+    pub faults: u64,
+}
+
+kernel! {
+    /// Counts the requests that got NULL.
+    pub struct CountNulls = "scatterheap_bench_count_nulls";
+    fn body(arguments: &NullsArguments) {
+        let thread = u64::from(thread::index_1d());
+        if thread >= arguments.count {
+            return;
+        }
+        // SAFETY: the host gave an address for each thread, and counters.
+        unsafe {
+            let block = (arguments.blocks as *const u64).add(thread as usize).read();
+            report(arguments.faults, Fault::Null, u32::from(block == 0));
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::blocks::MICROSECONDS;
 use super::counters::{Counters, not_compiled_for};
 use crate::allocator::Handle;
 use crate::bench::Bench;
+use crate::contents::Faults;
 use crate::error::Result;
 use bench_kernels::DeviceAllocator;
 use bench_kernels::alloc_heavy::{CheckGrown, Grow, Growth, GrowthArguments, NativeGrow};
@@ -51,15 +52,19 @@ where
         unsafe { device.launch::<K>(Grid::of(n), &arguments)? };
         Ok(())
     };
-    grow()?;
-    // SAFETY: blocks that are not NULL have grown to the last size.
-    unsafe { device.launch::<CheckGrown>(Grid::of(n), &growth)? };
-    counters.read()?.report(figures, n.into())?;
+    let check = || -> Result<Faults> {
+        grow()?;
+        // SAFETY: blocks that are not NULL have grown to the last size.
+        unsafe { device.launch::<CheckGrown>(Grid::of(n), &growth)? };
+        counters.read()
+    };
+    check()?.refuse_corrupt(figures, n.into())?;
     // SAFETY: the blocks were just allocated.
     unsafe { allocator.free(&request)? };
     let mut times = Vec::new();
-    ground.sample(figures, |counts| {
+    let launches = ground.sample(figures, |counts| {
         let time = device.time_calls(grow)?;
+        counters.count_nulls(device, &arrays, n)?;
         // SAFETY: the blocks were just allocated.
         unsafe { allocator.free(&request)? };
         if counts {
@@ -67,6 +72,10 @@ where
         }
         Ok(())
     })?;
+    // Once more, in the heap that was used.
+    check()?.report_of_all(figures, (launches + 2) * u64::from(n))?;
+    // SAFETY: the blocks were just allocated, and found to be ours.
+    unsafe { allocator.free(&request)? };
     figures.spread(METRIC, &times);
     Ok(())
 }
@@ -74,7 +83,7 @@ where
 #[cfg(test)]
 mod tests {
     use crate::case::{Case, Test};
-    use crate::tests::try_out::{HEAP_BYTES, try_out};
+    use crate::tests::try_out::{HEAP_BYTES, try_out, try_out_leaking};
 
     #[test]
     fn blocks_keep_their_marks_while_they_grow() {
@@ -85,7 +94,7 @@ mod tests {
             n: 64,
         };
         for found in try_out(case) {
-            found.expect_metrics(&["null", "corrupt", super::METRIC]);
+            found.expect_metrics(&["null", "corrupt", "requests", super::METRIC]);
             found.expect_zero(&["null", "corrupt"]);
         }
     }
@@ -102,7 +111,20 @@ mod tests {
         let found = try_out(case);
         let ours = found.iter().find(|found| found.allocator == "scatterheap");
         let ours = ours.expect("scatterheap takes every test");
-        assert!(ours.value("null") > 0.0 && ours.value("null") < f64::from(n));
+        assert!(ours.value("null") > 0.0 && ours.value("null") < ours.value("requests"));
         ours.expect_zero(&["corrupt"]);
+    }
+
+    #[test]
+    fn nulls_of_launches_that_are_timed_are_counted() {
+        let case = Case {
+            test: Test::AllocHeavy,
+            least: 16,
+            most: 64 << 10,
+            n: u32::try_from(HEAP_BYTES / (64 << 10) / 4).expect("few"),
+        };
+        let found = try_out_leaking(case);
+        assert!(found.value("null") > 0.0, "{found:?}");
+        found.expect_zero(&["corrupt"]);
     }
 }

@@ -1,10 +1,14 @@
 //! `uniform`, `mixed`, `scale`, `large`, `warp`: all allocate, then all free, each in a launch that is
 //! timed. `frag` looks only where the blocks lie.
+//!
+//! Contents are verified before and after what is timed, so that a heap that was used is looked at, too; which
+//! requests got NULL is counted in every launch.
 
+use super::counters::Counters;
 use crate::allocator::Request;
 use crate::bench::{Arrays, Bench, Ground};
 use crate::case::Test;
-use crate::contents::{range_ratio, verify};
+use crate::contents::{Faults, range_ratio, verify};
 use crate::error::Result;
 use crate::{Allocator, figures::Figures};
 
@@ -12,16 +16,40 @@ use crate::{Allocator, figures::Figures};
 pub(super) const MICROSECONDS: f64 = 1e6;
 
 pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
-    let arrays = bench.ground.arrays(bench.ground.case.n as usize)?;
-    if !bench.allocator.is_floor() {
-        check(bench, &arrays)?;
+    run_after(bench, |_| Ok(()))
+}
+
+/// The same, each time after what else is enqueued before.
+pub(super) fn run_after(
+    bench: &mut Bench<'_>,
+    mut before: impl FnMut(&mut dyn Allocator) -> Result<()>,
+) -> Result<()> {
+    let n = bench.ground.case.n;
+    let arrays = bench.ground.arrays(n as usize)?;
+    if bench.allocator.is_floor() {
+        time(bench, &arrays, before)?.tell(&mut bench.figures);
+        return Ok(());
     }
-    time(bench, &arrays)
+    before(bench.allocator)?;
+    let first = check(bench, &arrays)?;
+    first.tell_spread(&mut bench.figures);
+    let times = time(bench, &arrays, &mut before)?;
+    before(bench.allocator)?;
+    let last = check(bench, &arrays)?;
+    let mut faults = first.faults;
+    faults += times.faults;
+    faults += last.faults;
+    faults.report_of_all(&mut bench.figures, (times.launches + 2) * u64::from(n))?;
+    times.tell(&mut bench.figures);
+    Ok(())
 }
 
 pub(super) fn spread(bench: &mut Bench<'_>) -> Result<()> {
-    let arrays = bench.ground.arrays(bench.ground.case.n as usize)?;
-    check(bench, &arrays)
+    let n = bench.ground.case.n;
+    let arrays = bench.ground.arrays(n as usize)?;
+    let checked = check(bench, &arrays)?;
+    checked.tell_spread(&mut bench.figures);
+    checked.faults.report(&mut bench.figures, n.into())
 }
 
 /// Whether one lane of each warp works.
@@ -61,8 +89,22 @@ unsafe fn free(allocator: &mut dyn Allocator, of_warps: bool, request: &Request)
     }
 }
 
-/// Allocates, verifies the blocks, tells how far they are spread, and frees them.
-pub(super) fn check(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
+/// What a launch gave.
+struct Checked {
+    faults: Faults,
+    range_ratio: Option<f64>,
+}
+
+impl Checked {
+    fn tell_spread(&self, figures: &mut Figures<'_>) {
+        if let Some(ratio) = self.range_ratio {
+            figures.one("range_ratio", ratio);
+        }
+    }
+}
+
+/// Allocates, verifies the blocks and looks where they are, and frees them; fails if they are corrupt.
+fn check(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<Checked> {
     let Bench {
         ground,
         allocator,
@@ -73,62 +115,103 @@ pub(super) fn check(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
     // SAFETY: the arrays have `n` elements.
     unsafe { allocate(*allocator, of_warps, &request)? };
     ground.device.synchronize()?;
-    tell_spread(ground, figures, arrays)?;
-    verify(ground, arrays, n as usize)?.report(figures, n.into())?;
+    let range_ratio = find_range_ratio(ground, arrays)?;
+    let faults = verify(ground, arrays, n as usize)?;
+    faults.refuse_corrupt(figures, n.into())?;
     // SAFETY: the blocks were just allocated, and found to be ours.
     unsafe { free(*allocator, of_warps, &request)? };
-    Ok(ground.device.synchronize()?)
+    ground.device.synchronize()?;
+    Ok(Checked {
+        faults,
+        range_ratio,
+    })
 }
 
-fn tell_spread(ground: &Ground<'_>, figures: &mut Figures<'_>, arrays: &Arrays) -> Result<()> {
+fn find_range_ratio(ground: &Ground<'_>, arrays: &Arrays) -> Result<Option<f64>> {
     let count = ground.case.n as usize;
     let blocks = arrays.blocks.read::<u64>(0, count)?;
-    let ratio = match &arrays.sizes {
+    Ok(match &arrays.sizes {
         Some(_) => range_ratio(&blocks, ground.sizes(count).into_iter().map(u64::from)),
         None => range_ratio(&blocks, std::iter::repeat(ground.case.most)),
-    };
-    if let Some(ratio) = ratio {
-        figures.one("range_ratio", ratio);
+    })
+}
+
+/// What was timed.
+struct Times {
+    /// Microseconds of each launch that allocates, and that frees.
+    allocating: Vec<f64>,
+    freeing: Vec<f64>,
+    /// Launches that allocate, warm-ups included, and what was wrong with what they gave.
+    launches: u64,
+    faults: Faults,
+}
+
+impl Times {
+    fn tell(&self, figures: &mut Figures<'_>) {
+        figures.spread("alloc_us", &self.allocating);
+        figures.spread("free_us", &self.freeing);
     }
-    Ok(())
 }
 
-/// Times the two launches, one after the other.
-fn time(bench: &mut Bench<'_>, arrays: &Arrays) -> Result<()> {
-    time_after(bench, arrays, |_| Ok(()))
-}
-
-/// The same, each time after what else is enqueued before.
-pub(super) fn time_after(
+/// Times the two launches, one after the other, each time after what else is enqueued before.
+fn time(
     bench: &mut Bench<'_>,
     arrays: &Arrays,
     mut before: impl FnMut(&mut dyn Allocator) -> Result<()>,
-) -> Result<()> {
+) -> Result<Times> {
     let Bench {
         ground,
         allocator,
         figures,
     } = bench;
     let of_warps = is_of_warps(ground);
-    let request = arrays.request(&ground.case, 0, ground.case.n);
+    let (device, n) = (ground.device, ground.case.n);
+    let request = arrays.request(&ground.case, 0, n);
+    let counters = Counters::new(device)?;
     let (mut allocating, mut freeing) = (Vec::new(), Vec::new());
-    ground.sample(figures, |counts| {
+    let launches = ground.sample(figures, |counts| {
         before(*allocator)?;
-        // SAFETY: the arrays have `n` elements; what is freed was just allocated.
-        let (allocated, freed) = unsafe {
-            let device = ground.device;
-            (
-                device.time_calls(|| allocate(*allocator, of_warps, &request))?,
-                device.time_calls(|| free(*allocator, of_warps, &request))?,
-            )
-        };
+        // SAFETY: the arrays have `n` elements.
+        let allocated =
+            device.time_calls(|| unsafe { allocate(*allocator, of_warps, &request) })?;
+        counters.count_nulls(device, arrays, n)?;
+        // SAFETY: as above; what is freed was just allocated.
+        let freed = device.time_calls(|| unsafe { free(*allocator, of_warps, &request) })?;
         if counts {
             allocating.push(allocated * MICROSECONDS);
             freeing.push(freed * MICROSECONDS);
         }
         Ok(())
     })?;
-    figures.spread("alloc_us", &allocating);
-    figures.spread("free_us", &freeing);
-    Ok(())
+    Ok(Times {
+        allocating,
+        freeing,
+        launches,
+        faults: counters.read()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::case::{Case, Test};
+    use crate::tests::try_out::{HEAP_BYTES, try_out_leaking};
+
+    #[test]
+    fn nulls_of_launches_that_are_timed_are_counted() {
+        let case = |n| Case {
+            test: Test::Uniform,
+            least: 4096,
+            most: 4096,
+            n,
+        };
+        // All fit once, but not as often as they are timed.
+        let n = u32::try_from(HEAP_BYTES / 4096 / 2).expect("few");
+        let found = try_out_leaking(case(n));
+        assert!(found.value("null") > 0.0, "{found:?}");
+        assert!(found.value("null") < found.value("requests"), "{found:?}");
+        found.expect_zero(&["corrupt"]);
+        // A warm-up, three samples, and a check before and after them.
+        let requests = found.value("requests");
+        assert!((requests - f64::from(n) * 6.0).abs() < 0.5, "{found:?}");
+    }
 }

@@ -47,13 +47,12 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
     } = bench;
     let faults = Faults::new(ground)?;
     let churn = faults.churn(ground);
-    let (mut times, mut launches) = (Vec::new(), 0);
-    ground.sample(figures, |counts| {
+    let mut times = Vec::new();
+    let launches = ground.sample(figures, |counts| {
         // SAFETY: there are two counters.
         let time = ground
             .device
             .time_calls(|| unsafe { allocator.churn(&churn) })?;
-        launches += 1;
         if counts {
             times.push(time * MICROSECONDS);
         }

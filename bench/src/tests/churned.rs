@@ -2,7 +2,6 @@
 //! does for launches that allocate and free at the same time may cost those that follow.
 
 use super::{blocks, churn};
-use crate::Allocator;
 use crate::allocator::Churn;
 use crate::bench::Bench;
 use crate::error::Result;
@@ -19,12 +18,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
         n: bench.ground.case.n.min(MOST_THREADS),
         ..faults.churn(&bench.ground)
     };
-    let arrays = bench.ground.arrays(bench.ground.case.n as usize)?;
     // SAFETY: there are two counters.
-    let before = |allocator: &mut dyn Allocator| unsafe { allocator.churn(&churn) };
-    before(bench.allocator)?;
-    blocks::check(bench, &arrays)?;
-    blocks::time_after(bench, &arrays, before)?;
+    blocks::run_after(bench, |allocator| unsafe { allocator.churn(&churn) })?;
     let (null, corrupt) = faults.count()?;
     bench.figures.count("churned_null", null.into());
     churn::fail_if_corrupt(corrupt)

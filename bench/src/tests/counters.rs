@@ -1,9 +1,10 @@
 //! Counters on the device of what kernels found wrong.
 
+use crate::bench::Arrays;
 use crate::contents::Faults;
 use crate::error::{Error, Result};
-use bench_kernels::faults::{COUNTERS, Fault};
-use scatterheap_host::{Device, Memory};
+use bench_kernels::faults::{COUNTERS, CountNulls, Fault, NullsArguments};
+use scatterheap_host::{Device, Grid, Memory};
 
 /// The counters of [`Fault`], all 0 at first.
 pub(super) struct Counters(Memory);
@@ -18,6 +19,19 @@ impl Counters {
     /// As kernels take them.
     pub fn address(&self) -> u64 {
         self.0.address()
+    }
+
+    /// Enqueues a launch that counts which of the first `n` requests got NULL. To be called before the blocks are
+    /// freed: a plug-in may forget their addresses then.
+    pub fn count_nulls(&self, device: &Device, arrays: &Arrays, n: u32) -> Result<()> {
+        let arguments = NullsArguments {
+            blocks: arrays.blocks.address(),
+            count: n.into(),
+            faults: self.address(),
+        };
+        // SAFETY: the array has `n` addresses, and there are counters.
+        unsafe { device.launch::<CountNulls>(Grid::of(n), &arguments)? };
+        Ok(())
     }
 
     /// What was counted by all launches before.

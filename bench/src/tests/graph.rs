@@ -47,9 +47,9 @@ fn measure<K: GraphKernels>(
         ground, figures, ..
     } = bench;
     let test = GraphTest::<K>::new(ground, allocator, graph)?;
-    test.verify()?.report(figures, test.edges)?;
+    test.verify()?.refuse_corrupt(figures, test.edges)?;
     let (mut inserting, mut deleting) = (Vec::new(), Vec::new());
-    ground.sample(figures, |counts| {
+    let launches = ground.sample(figures, |counts| {
         let inserted = ground.device.time_calls(|| test.insert())?;
         let deleted = ground.device.time_calls(|| test.delete())?;
         test.clear()?;
@@ -59,6 +59,9 @@ fn measure<K: GraphKernels>(
         }
         Ok(())
     })?;
+    // Once more, in the heap that was used; the counters are of all launches.
+    test.verify()?
+        .report_of_all(figures, (launches + 2) * test.edges)?;
     figures.spread("insert_us", &inserting);
     figures.spread("delete_us", &deleting);
     Ok(())
@@ -239,7 +242,7 @@ mod tests {
             n: VERTICES,
         };
         for found in try_out(case) {
-            found.expect_metrics(&["null", "corrupt", "insert_us", "delete_us"]);
+            found.expect_metrics(&["null", "corrupt", "requests", "insert_us", "delete_us"]);
             found.expect_zero(&["null", "corrupt"]);
         }
     }

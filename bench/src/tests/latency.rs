@@ -55,15 +55,13 @@ where
             faults: counters.address(),
         },
     };
-    let mut launches = 0_u64;
     let mut of_mallocs = [const { Vec::new() }; QUANTILES.len()];
     let mut of_frees = [const { Vec::new() }; QUANTILES.len()];
-    ground.sample(figures, |counts| {
+    let launches = ground.sample(figures, |counts| {
         frees.clear()?;
         // SAFETY: the arrays are as long as the arguments say, and the heap outlives the launch.
         unsafe { device.launch::<K>(Grid::of(n), &arguments)? };
         device.synchronize()?;
-        launches += 1;
         if counts {
             let tick = nanoseconds_of_a_tick(&spans.read(0, n as usize)?)?;
             note(&mallocs, calls, tick, &mut of_mallocs)?;

@@ -1,8 +1,9 @@
 //! Tries a case on the CPU, for unit tests.
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, Churn, Handle, Request};
 use crate::allocators::{Native, Scatterheap};
-use crate::case::Case;
+use crate::case::{Case, Test};
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::row::Event;
 use crate::runner;
@@ -33,10 +34,74 @@ pub(super) fn try_out(case: Case) -> Vec<Found> {
     found
 }
 
+/// Tries an allocator whose `free` does nothing.
+pub(super) fn try_out_leaking(case: Case) -> Found {
+    let device = Device::cpu_with_threads(2);
+    let mut found = measure(
+        case,
+        &device,
+        vec![Box::new(Leaking(Scatterheap::new(&device)))],
+    );
+    found.retain(|found| found.allocator == "leaking");
+    found.pop().expect("it takes every test")
+}
+
 /// Tries the baseline of the case's test.
 pub(super) fn try_baseline(case: Case) -> Found {
     let mut found = measure(case, &Device::cpu_with_threads(2), Vec::new());
     found.pop().expect("the test has a baseline")
+}
+
+/// An allocator whose `free` does nothing.
+struct Leaking(Scatterheap);
+
+impl Allocator for Leaking {
+    fn name(&self) -> &'static str {
+        "leaking"
+    }
+
+    fn can(&self, test: Test) -> bool {
+        self.0.can(test)
+    }
+
+    fn handle(&self) -> Option<Handle> {
+        self.0.handle()
+    }
+
+    fn create(&mut self, bytes: u64) -> Result<()> {
+        self.0.create(bytes)
+    }
+
+    fn destroy(&mut self) {
+        self.0.destroy();
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.0.reset()
+    }
+
+    unsafe fn allocate(&mut self, request: &Request) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.allocate(request) }
+    }
+
+    unsafe fn free(&mut self, _: &Request) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn allocate_of_warps(&mut self, request: &Request) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.allocate_of_warps(request) }
+    }
+
+    unsafe fn free_of_warps(&mut self, _: &Request) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn churn(&mut self, churn: &Churn) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.churn(churn) }
+    }
 }
 
 fn measure(case: Case, device: &Device, mut allocators: Vec<Box<dyn Allocator>>) -> Vec<Found> {

@@ -50,13 +50,19 @@ where
         unsafe { device.launch::<K>(Grid::of(n), &arguments)? };
         Ok(())
     };
-    produce()?;
-    outputs.check(device, n)?.report(figures, n.into())?;
+    let counters = Counters::new(device)?;
+    let check = || -> Result<Faults> {
+        produce()?;
+        outputs.check(device, n, &counters)?;
+        counters.read()
+    };
+    check()?.refuse_corrupt(figures, n.into())?;
     // SAFETY: the blocks were just allocated.
     unsafe { allocator.free(&request)? };
     let mut times = Vec::new();
-    ground.sample(figures, |counts| {
+    let launches = ground.sample(figures, |counts| {
         let time = device.time_calls(produce)?;
+        counters.count_nulls(device, &outputs.0, n)?;
         // SAFETY: the blocks were just allocated.
         unsafe { allocator.free(&request)? };
         if counts {
@@ -64,6 +70,10 @@ where
         }
         Ok(())
     })?;
+    // Once more, in the heap that was used.
+    check()?.report_of_all(figures, (launches + 2) * u64::from(n))?;
+    // SAFETY: the blocks were just allocated, and found to be ours.
+    unsafe { allocator.free(&request)? };
     figures.spread(METRIC, &times);
     Ok(())
 }
@@ -73,7 +83,9 @@ pub(super) fn two_passes(ground: &Ground<'_>, figures: &mut Figures<'_>) -> Resu
     let passes = TwoPasses::new(ground)?;
     let (device, n) = (ground.device, ground.case.n);
     passes.launch(device, n)?;
-    passes.outputs.check(device, n)?.report(figures, n.into())?;
+    let counters = Counters::new(device)?;
+    passes.outputs.check(device, n, &counters)?;
+    counters.read()?.report(figures, n.into())?;
     let mut times = Vec::new();
     ground.sample(figures, |counts| {
         let time = device.time_calls(|| passes.launch(device, n))?;
@@ -109,9 +121,8 @@ impl Outputs {
         }
     }
 
-    /// Looks at all outputs.
-    fn check(&self, device: &Device, n: u32) -> Result<Faults> {
-        let counters = Counters::new(device)?;
+    /// Enqueues a launch that looks at all outputs.
+    fn check(&self, device: &Device, n: u32, counters: &Counters) -> Result<()> {
         let arguments = CheckArguments {
             work: self.work(n),
             faults: counters.address(),
@@ -119,7 +130,7 @@ impl Outputs {
         // SAFETY: there is a length and an address for each thread; outputs are as long as was
         // asked for.
         unsafe { device.launch::<CheckOutputs>(Grid::of(n), &arguments)? };
-        counters.read()
+        Ok(())
     }
 }
 
@@ -174,7 +185,7 @@ impl TwoPasses {
 #[cfg(test)]
 mod tests {
     use crate::case::{Case, Test};
-    use crate::tests::try_out::{try_baseline, try_out};
+    use crate::tests::try_out::{HEAP_BYTES, try_baseline, try_out, try_out_leaking};
 
     fn case(n: u32) -> Case {
         Case {
@@ -188,9 +199,21 @@ mod tests {
     #[test]
     fn outputs_are_written_by_threads_that_allocate() {
         for found in try_out(case(3000)) {
-            found.expect_metrics(&["null", "corrupt", super::METRIC]);
+            found.expect_metrics(&["null", "corrupt", "requests", super::METRIC]);
             found.expect_zero(&["null", "corrupt"]);
         }
+    }
+
+    #[test]
+    fn nulls_of_launches_that_are_timed_are_counted() {
+        let large = Case {
+            least: 4096,
+            most: 4096,
+            ..case(u32::try_from(HEAP_BYTES / 4096 / 2).expect("few"))
+        };
+        let found = try_out_leaking(large);
+        assert!(found.value("null") > 0.0, "{found:?}");
+        found.expect_zero(&["corrupt"]);
     }
 
     #[test]
