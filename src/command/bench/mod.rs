@@ -56,8 +56,9 @@ the metric `samples` says how many. A figure with `!` is of a case in which requ
 blocks did not hold what was written. Ctrl-C ends the run after the current case, and what was
 measured until then is shown and written; once more ends it at once.
 
-The exit code is 1 if scatterheap failed in a case or gave blocks that did not hold what was
-written, if nothing was measured or a file could not be written, and 130 after Ctrl-C.";
+The exit code is 1 if scatterheap, plain or hardened, failed in a case or gave blocks that did not
+hold what was written, if nothing was measured or a file could not be written, and 130 after
+Ctrl-C.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -165,7 +166,12 @@ pub fn work() -> Result<()> {
 /// What scatterheap could not do.
 fn of_ours(measured: &Measured) -> impl Iterator<Item = &Failure> {
     let failures = measured.failures.iter();
-    failures.filter(|failure| failure.allocator == measure::OURS)
+    failures.filter(|failure| is_ours(&failure.allocator))
+}
+
+/// Whether an allocator is scatterheap, plain or hardened: `scatterheap+poison`.
+fn is_ours(allocator: &str) -> bool {
+    allocator.split('+').next() == Some(measure::OURS)
 }
 
 /// An error if scatterheap failed.
@@ -198,5 +204,30 @@ fn judge(measured: &Measured) -> Result<()> {
             "scatterheap failed in {count} of {} cases",
             measured.plan.cases.len()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report::tests::measured;
+    use super::*;
+
+    #[test]
+    fn a_failure_of_a_hardened_heap_is_one_of_ours() {
+        let failed = |allocator: &str| {
+            let mut measured = measured(Test::Uniform, &[("floor", "alloc_us", 10.0)]);
+            measured.failures.push(Failure {
+                case: measured.plan.cases[0],
+                allocator: allocator.into(),
+                reason: "any".into(),
+            });
+            judge(&measured).is_err()
+        };
+        for ours in ["scatterheap", "scatterheap+poison", "scatterheap+all"] {
+            assert!(failed(ours), "{ours}");
+        }
+        for other in ["floor", "system", "scatterheap_of_others"] {
+            assert!(!failed(other), "{other}");
+        }
     }
 }

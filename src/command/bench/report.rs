@@ -158,14 +158,14 @@ fn requests(measured: &Measured, of: &Row) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::command::machine::Machine;
     use scatterheap::Device;
     use scatterheap_bench::{Plan, Settings};
 
     /// What was measured of two allocators in the first cases of a test.
-    fn measured(test: Test, figures: &[(&str, &str, f64)]) -> Measured {
+    pub fn measured(test: Test, figures: &[(&str, &str, f64)]) -> Measured {
         let device = Device::cpu();
         let settings = Settings {
             sizes: Vec::new(),
