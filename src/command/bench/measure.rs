@@ -4,7 +4,6 @@ use super::Arguments;
 use super::first;
 use super::watch::{Watch, workload_of_a_peer, workload_of_ours};
 use crate::command::machine::Machine;
-use crate::command::output::note;
 use crate::command::progress::Progress;
 use crate::command::{Common, WORKER};
 use anyhow::{Context, Result, bail};
@@ -63,9 +62,20 @@ impl Error for Interrupted {}
 /// A case that an allocator could not do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    pub case: Case,
+    /// None: a plug-in ended before it was at a case, and all cases that were left were not measured.
+    pub case: Option<Case>,
     pub allocator: String,
     pub reason: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.allocator)?;
+        if let Some(case) = self.case {
+            write!(formatter, ", {case}")?;
+        }
+        write!(formatter, ": {}", self.reason)
+    }
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
@@ -168,7 +178,7 @@ impl Run<'_> {
             }
         };
         if let Err(error) = workers.measure(peer, self.plan, &self.stop, &mut on_event) {
-            note(&format!("{}: {error}", peer.name));
+            collected.fail(peer, error.to_string());
         }
     }
 
@@ -337,12 +347,21 @@ impl Collected {
                 reason,
             } => {
                 self.failures.push(Failure {
-                    case,
+                    case: Some(case),
                     allocator,
                     reason,
                 });
             }
         }
+    }
+
+    /// A plug-in could not be measured any further.
+    fn fail(&mut self, peer: &Peer, reason: String) {
+        self.failures.push(Failure {
+            case: None,
+            allocator: peer.name.clone(),
+            reason,
+        });
     }
 
     fn finish(mut self, machine: Machine, plan: Plan) -> Measured {

@@ -136,7 +136,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
 fn note_what_is_missing(measured: &Measured, arguments: &Arguments) {
     let is_asked = |test: &Test| arguments.tests.is_empty() || arguments.tests.contains(test);
     let is_known = |test: &Test| {
-        let failed = |failure: &Failure| failure.case.test == *test;
+        let failed = |failure: &Failure| failure.case.is_none_or(|case| case.test == *test);
         let mut rows = measured.rows.iter();
         rows.any(|row| row.test == test.name()) || measured.failures.iter().any(failed)
     };
@@ -177,10 +177,7 @@ fn is_ours(allocator: &str) -> bool {
 /// An error if scatterheap failed.
 fn judge(measured: &Measured) -> Result<()> {
     for failure in &measured.failures {
-        note(&format!(
-            "{}, {}: {}",
-            failure.allocator, failure.case, failure.reason
-        ));
+        note(&failure.to_string());
     }
     if let Some(interrupted) = measured.interrupted {
         return Err(interrupted.into());
@@ -217,7 +214,7 @@ mod tests {
         let failed = |allocator: &str| {
             let mut measured = measured(Test::Uniform, &[("floor", "alloc_us", 10.0)]);
             measured.failures.push(Failure {
-                case: measured.plan.cases[0],
+                case: measured.plan.cases.first().copied(),
                 allocator: allocator.into(),
                 reason: "any".into(),
             });
@@ -229,5 +226,20 @@ mod tests {
         for other in ["floor", "system", "scatterheap_of_others"] {
             assert!(!failed(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_plug_in_that_ends_early_is_among_the_failures() {
+        let mut measured = measured(Test::Uniform, &[("floor", "alloc_us", 10.0)]);
+        measured.failures.push(Failure {
+            case: None,
+            allocator: "other".into(),
+            reason: "it ended".into(),
+        });
+        assert_eq!(measured.failures[0].to_string(), "other: it ended");
+        let document = serde_json::to_value(files::Document::new(&measured)).expect("it is one");
+        let expected =
+            serde_json::json!([{"case": null, "allocator": "other", "reason": "it ended"}]);
+        assert_eq!(document["failures"], expected);
     }
 }

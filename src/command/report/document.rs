@@ -121,7 +121,8 @@ struct BenchDocument {
 
 #[derive(Deserialize)]
 struct FailureDocument {
-    case: Case,
+    /// None: a plug-in that could not be measured any further.
+    case: Option<Case>,
     allocator: String,
     reason: String,
 }
@@ -225,7 +226,11 @@ impl BenchDocument {
                 allocator,
                 reason,
             } = failure;
-            format!("{}, {case}: {reason}", plot::title(allocator))
+            let allocator = plot::title(allocator);
+            match case {
+                Some(case) => format!("{allocator}, {case}: {reason}"),
+                None => format!("{allocator}: {reason}"),
+            }
         });
         Measured {
             source: self.machine.line(),
