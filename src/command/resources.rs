@@ -272,10 +272,12 @@ fn text(rows: &[Row]) -> String {
 /// What the default resource was to reach.
 fn verdicts(verdicts: &[Verdict]) -> String {
     let lines = verdicts.iter().map(|verdict| {
-        let result = match verdict.is_met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not measured",
+        let result = match (verdict.is_met, &verdict.failed) {
+            (Some(true), _) => "met".to_owned(),
+            (Some(false), None) => "MISSED".to_owned(),
+            (Some(false), Some(failed)) => format!("MISSED: {failed}"),
+            (None, None) => "not measured".to_owned(),
+            (None, Some(failed)) => format!("not comparable: {failed}"),
         };
         [
             verdict.what.clone(),
@@ -283,7 +285,7 @@ fn verdicts(verdicts: &[Verdict]) -> String {
             verdict.found.map_or_else(String::new, |found| {
                 format!("{found:.*}", if found < 10.0 { 3 } else { 0 })
             }),
-            result.to_owned(),
+            result,
         ]
     });
     let head = ["target", "asked", "found", "result"];

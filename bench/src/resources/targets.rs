@@ -57,6 +57,8 @@ pub struct Verdict {
     pub found: Option<f64>,
     /// Whether that is enough.
     pub is_met: Option<bool>,
+    /// Allocations that failed, and of whom, as that decides: work that was not done takes no time.
+    pub failed: Option<String>,
 }
 
 /// Looks for all targets in a table.
@@ -65,54 +67,44 @@ pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     TARGETS.iter().map(|target| target.judge(rows)).collect()
 }
 
+impl Asked {
+    /// What it is about, and what is asked for, in words.
+    fn words(&self) -> (String, String) {
+        match self {
+            Self::Faster(other, times) => (
+                format!("times faster than {other}"),
+                format!("{times} at least"),
+            ),
+            Self::AtMost(metric, most) => ((*metric).to_owned(), format!("{most} at most")),
+            Self::AtLeast(metric, least) => ((*metric).to_owned(), format!("{least} at least")),
+            Self::NoFailure => ("failures".to_owned(), "none".to_owned()),
+        }
+    }
+
+    /// Whether what was found is enough.
+    fn is_met_by(&self, found: f64) -> bool {
+        match *self {
+            Self::Faster(_, least) | Self::AtLeast(_, least) => found >= least,
+            Self::AtMost(_, most) => found <= most,
+            Self::NoFailure => found == 0.0,
+        }
+    }
+}
+
 impl Target {
     fn judge(&self, rows: &[Row]) -> Verdict {
-        let find = |resource: &str, metric: &str| {
-            let is_it = |row: &&Row| {
-                (row.scenario.as_str(), row.threads) == (self.scenario, self.threads)
-                    && (row.resource.as_str(), row.metric.as_str()) == (resource, metric)
-            };
-            rows.iter().find(is_it).map(|row| row.value)
+        let (what, asked) = self.asked.words();
+        let found = self.find(rows);
+        let others = match self.asked {
+            Asked::Faster(other, _) => self.failed(rows, other),
+            _ => None,
         };
-        let time = find(OURS, "ns_per_pair");
-        let (what, asked, found, is_met) = match self.asked {
-            Asked::Faster(other, times) => {
-                let ratio = find(other, "ns_per_pair").zip(time);
-                let ratio = ratio.map(|(others, ours)| others / ours);
-                (
-                    format!("times faster than {other}"),
-                    format!("{times} at least"),
-                    ratio,
-                    ratio.map(|ratio| ratio >= times),
-                )
-            }
-            Asked::AtMost(metric, most) => {
-                let found = find(OURS, metric);
-                (
-                    metric.to_owned(),
-                    format!("{most} at most"),
-                    found,
-                    found.map(|found| found <= most),
-                )
-            }
-            Asked::AtLeast(metric, least) => {
-                let found = find(OURS, metric);
-                (
-                    metric.to_owned(),
-                    format!("{least} at least"),
-                    found,
-                    found.map(|found| found >= least),
-                )
-            }
-            Asked::NoFailure => {
-                let failures = time.map(|_| find(OURS, "failures").unwrap_or(0.0));
-                (
-                    "failures".to_owned(),
-                    "none".to_owned(),
-                    failures,
-                    failures.map(|failures| failures == 0.0),
-                )
-            }
+        let ours = self.failed(rows, OURS);
+        let is_met = match (&ours, &others) {
+            // What we did not do is no success; what another did not do leaves nothing to compare with.
+            (Some(_), _) => found.map(|_| false),
+            (None, Some(_)) => None,
+            (None, None) => found.map(|found| self.asked.is_met_by(found)),
         };
         let threads = if self.threads == 1 {
             "thread"
@@ -124,7 +116,32 @@ impl Target {
             asked,
             found,
             is_met,
+            failed: ours.or(others).filter(|_| found.is_some()),
         }
+    }
+
+    /// What the figures say, if it was measured.
+    fn find(&self, rows: &[Row]) -> Option<f64> {
+        let time = self.value(rows, OURS, "ns_per_pair");
+        match self.asked {
+            Asked::Faster(other, _) => Some(self.value(rows, other, "ns_per_pair")? / time?),
+            Asked::AtMost(metric, _) | Asked::AtLeast(metric, _) => self.value(rows, OURS, metric),
+            Asked::NoFailure => time.map(|_| self.value(rows, OURS, "failures").unwrap_or(0.0)),
+        }
+    }
+
+    /// How many allocations of a resource failed, in words, if any did.
+    fn failed(&self, rows: &[Row], resource: &str) -> Option<String> {
+        let failures = self.value(rows, resource, "failures")?;
+        (failures > 0.0).then(|| format!("{failures} allocations of {resource} failed"))
+    }
+
+    fn value(&self, rows: &[Row], resource: &str, metric: &str) -> Option<f64> {
+        let is_it = |row: &&Row| {
+            (row.scenario.as_str(), row.threads) == (self.scenario, self.threads)
+                && (row.resource.as_str(), row.metric.as_str()) == (resource, metric)
+        };
+        rows.iter().find(is_it).map(|row| row.value)
     }
 }
 
@@ -169,5 +186,33 @@ mod tests {
         );
         let unknown = find("same_size, 16 threads: times faster than torch");
         assert_eq!(unknown, (None, None));
+    }
+
+    #[test]
+    fn what_was_not_done_is_no_success_and_nothing_to_compare_with() {
+        let verdict = |failures: &[Row]| {
+            let rows = [
+                row("large", "scatterheap", "ns_per_pair", 100.0),
+                row("large", "torch", "ns_per_pair", 900.0),
+            ];
+            let verdicts = judge(&[&rows, failures].concat());
+            let is_it = |verdict: &Verdict| verdict.what.starts_with("large, 1 thread");
+            let verdict = verdicts.into_iter().find(is_it).expect("it is a target");
+            assert_eq!(verdict.found, Some(9.0));
+            (verdict.is_met, verdict.failed)
+        };
+        let ours = row("large", "scatterheap", "failures", 3.0);
+        let others = row("large", "torch", "failures", 2.0);
+        let (our_words, words) = (
+            Some("3 allocations of scatterheap failed".to_owned()),
+            Some("2 allocations of torch failed".to_owned()),
+        );
+        assert_eq!(verdict(&[]), (Some(true), None));
+        assert_eq!(
+            verdict(std::slice::from_ref(&ours)),
+            (Some(false), our_words.clone())
+        );
+        assert_eq!(verdict(std::slice::from_ref(&others)), (None, words));
+        assert_eq!(verdict(&[ours, others]), (Some(false), our_words));
     }
 }
