@@ -193,3 +193,28 @@ fn bad_input_is_one_line() {
         assert!(errors[0].contains(part), "{text}");
     }
 }
+
+/// A machine with less memory than a scenario needs has not failed, but whoever reads the table is told.
+#[test]
+fn what_does_not_fit_is_left_out_and_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let trace = directory.path().join("huge.csv");
+    let bytes = 1_u64 << 50;
+    let lines = format!("thread,operation,id,bytes\n0,a,0,{bytes}\n0,f,0,{bytes}\n");
+    std::fs::write(&trace, lines).expect("written");
+    let run = |scenarios: &[&str]| {
+        let trace = trace.to_str().expect("text");
+        let quick = ["--quick", "--device", "cpu", "--seconds", "0.05"];
+        let ours = ["--resource", "scatterheap", "--threads", "1"];
+        scatterheap(&[scenarios, &quick, &ours, &["--transformer", trace]].concat())
+    };
+    let line = "\ntransformer, 1 thread: left out, as it needs 1331.2 TiB and ";
+    let output = run(&["one_mib", "transformer"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(line), "{text}");
+    let output = run(&["transformer"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let reason = "nothing was measured, as the device has too little memory: ";
+    assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+}

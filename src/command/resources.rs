@@ -33,8 +33,9 @@ Examples:
   scatterheap resources --output resources.csv           scenario,resource,threads,metric,value
   scatterheap resources --with peers.csv                 beside rows of benches/resources/compare.py
 
-docs/resources.md says what the metrics mean. The exit code is 1 if an allocation of the default
-resource failed, or a case of it could not be measured.";
+docs/resources.md says what the metrics mean. A scenario that needs more memory than is free is left
+out, and the output says so. The exit code is 1 if an allocation of the default resource failed, a
+case of it that has memory could not be measured, or nothing was measured.";
 
 /// The resource that a user gets by default.
 const DEFAULT: &str = "scatterheap";
@@ -82,6 +83,8 @@ struct Measured {
     rows: Vec<Row>,
     /// Cases of the default resource that could not be.
     missing: Vec<String>,
+    /// What the device has too little memory for, which is nobody's failure.
+    left_out: Vec<String>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
@@ -101,11 +104,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
     let measured = measure_all(&device, &scenarios, &others, arguments)?;
     let failed = failures(&measured);
+    let left_out = left_out(&measured.left_out);
     let rows = beside(measured.rows, &others);
     let told = if common.json {
         print_json(&rows)
     } else {
-        print(&(text(&rows) + &verdicts(&judge(&rows))))
+        print(&(text(&rows) + &left_out + &verdicts(&judge(&rows))))
     };
     conclude(told, failed)
 }
@@ -121,7 +125,9 @@ fn measure_all(
     let mut measured = Measured::default();
     for scenario in scenarios {
         for threads in &arguments.threads {
-            if !has_room(device, scenario, *threads)? {
+            if let Some(reason) = lacks_room(device, scenario, *threads)? {
+                note(&reason);
+                measured.left_out.push(reason);
                 continue;
             }
             for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
@@ -189,19 +195,22 @@ fn check_names(what: &str, asked: &[String], known: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the device has memory for a scenario; says so if not.
-fn has_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<bool> {
+/// In words that the device has too little memory for a scenario, if so.
+fn lacks_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<Option<String>> {
     let needed = scenario.capacity.max(scenario.peak() / 10 * 13) * u64::from(threads);
     let free = device.memory_info()?.free;
-    if needed > free {
-        note(&format!(
-            "{}, {threads} threads: left out, as it needs {} and {} are free",
+    let threads = match threads {
+        1 => "1 thread".to_owned(),
+        _ => format!("{threads} threads"),
+    };
+    Ok((needed > free).then(|| {
+        format!(
+            "{}, {threads}: left out, as it needs {} and {} are free",
             scenario.name,
             Bytes(needed),
             Bytes(free)
-        ));
-    }
-    Ok(needed <= free)
+        )
+    }))
 }
 
 impl Measured {
@@ -269,6 +278,14 @@ fn text(rows: &[Row]) -> String {
     format!("{}\n", table(head, lines))
 }
 
+/// A line for each case that there is too little memory for.
+fn left_out(reasons: &[String]) -> String {
+    if reasons.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n", reasons.join("\n"))
+}
+
 /// What the default resource was to reach.
 fn verdicts(verdicts: &[Verdict]) -> String {
     let lines = verdicts.iter().map(|verdict| {
@@ -293,11 +310,21 @@ fn verdicts(verdicts: &[Verdict]) -> String {
 }
 
 /// Fails if the default resource did, or nothing was measured.
-fn failures(Measured { rows, missing }: &Measured) -> Result<()> {
+fn failures(measured: &Measured) -> Result<()> {
+    let Measured {
+        rows,
+        missing,
+        left_out,
+    } = measured;
     if !missing.is_empty() {
         bail!(
             "the default resource could not be measured, as noted above: {}",
             missing.join("; ")
+        );
+    }
+    if rows.is_empty() && !left_out.is_empty() {
+        bail!(
+            "nothing was measured, as the device has too little memory: choose other scenarios, fewer threads, or --quick"
         );
     }
     if rows.is_empty() {
