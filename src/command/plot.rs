@@ -12,7 +12,8 @@ const HELP: &str = "\
 A table is a CSV file with the columns test,allocator,size,n,metric,value, such as the latest.csv
 that `scatterheap bench --output DIR` writes. Several are joined, to show allocators that were
 measured in different runs; where two have the same figure, the later one counts. So to compare two
-runs of the same allocator, give it another name in the column `allocator` of one of them.
+runs of the same allocator, give it another name in the column `allocator` of one of them. Ratios
+are to the floor of a figure's own table, or, where that has none, of the last that has one.
 
 The plots are time-over-size.svg (test `uniform`), time-over-threads.svg (test `scale`) and
 ratios.svg (every test with a floor). One whose figures are missing is not drawn, and what an
@@ -47,16 +48,16 @@ struct Document {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let tables = &arguments.tables;
     let rows = tables.iter().map(|table| plot::read(table));
-    let rows = plot::merge(rows.collect::<plot::Result<Vec<_>>>()?);
+    let joined = plot::merge(rows.collect::<plot::Result<Vec<_>>>()?);
     let names = tables.iter().map(|table| table.display().to_string());
     let names = names.collect::<Vec<_>>().join(", ");
     let title = arguments.title.as_ref().unwrap_or(&names);
-    let pictures = plot::draw_all(&rows, title)?;
+    let pictures = plot::draw_all(&joined, title)?;
     if pictures.is_empty() {
         bail!(
             "nothing can be plotted of {names}: times of the test `uniform` or `scale` are needed, or \
              of another test with its floor, but found were {} figures of other kinds",
-            rows.len()
+            joined.rows.len()
         );
     }
     let plots = plot::write_all(&pictures, &arguments.output)?;

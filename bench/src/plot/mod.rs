@@ -8,6 +8,7 @@
 mod axis;
 mod error;
 mod figure;
+mod join;
 mod labels;
 mod line;
 mod over_size;
@@ -19,18 +20,17 @@ mod read;
 mod style;
 
 pub use error::{Error, Result};
-pub use read::{merge, read, read_from};
+pub use join::{Joined, merge};
+pub use read::{read, read_from};
 pub use style::{rank, title};
 
-use crate::flaw::sound;
-use crate::row::Row;
 use scatterheap_trace::file;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Draws one plot; nothing if its rows are missing.
-type Draw = fn(&[Row], &str) -> Result<Option<String>>;
+type Draw = fn(&Joined, &str) -> Result<Option<String>>;
 
 const PLOTS: [(&str, Draw); 3] = [
     ("time-over-size.svg", over_size::draw),
@@ -54,16 +54,16 @@ impl Picture {
     }
 }
 
-/// Draws every plot that there are rows for. `machine` is shown under each title: where and when it was measured.
+/// Draws every plot that there are figures for. `machine` is shown under each title: where and when it was measured.
 ///
 /// # Errors
 ///
 /// If the drawing library refuses.
-pub fn draw_all(rows: &[Row], machine: &str) -> Result<Vec<Picture>> {
-    let rows = sound(rows);
+pub fn draw_all(tables: &Joined, machine: &str) -> Result<Vec<Picture>> {
+    let sound = tables.sound();
     let mut pictures = Vec::new();
     for (name, draw) in PLOTS {
-        if let Some(svg) = draw(&rows, machine)? {
+        if let Some(svg) = draw(&sound, machine)? {
             // Names and titles may be any text, and viewers refuse the whole plot for one character.
             let svg = svg.replace(|character| !is_xml(character), "\u{fffd}");
             pictures.push(Picture { name, svg });

@@ -3,6 +3,7 @@
 use super::axis::{bytes_text, count_text, threads_text};
 use super::error::Result;
 use super::figure::Figure;
+use super::join::Joined;
 use super::line::{Line, float, lines};
 use super::panel::{XAxis, panels};
 use super::style::{Colours, rank};
@@ -15,7 +16,8 @@ const X_AXIS: XAxis = XAxis {
 };
 
 /// Draws the rows of the test `uniform`.
-pub(super) fn draw(rows: &[Row], machine: &str) -> Result<Option<String>> {
+pub(super) fn draw(tables: &Joined, machine: &str) -> Result<Option<String>> {
+    let rows = &tables.rows;
     let of_test: Vec<&Row> = rows.iter().filter(|row| row.test == "uniform").collect();
     let Some(usual) = usual_count(&of_test) else {
         return Ok(None);

@@ -4,6 +4,7 @@
 use super::axis::{bytes_text, threads_text};
 use super::error::Result;
 use super::figure::Figure;
+use super::join::Joined;
 use super::line::{float, lines};
 use super::panel::{XAxis, panels};
 use super::style::{Colours, FLOOR};
@@ -16,7 +17,8 @@ const X_AXIS: XAxis = XAxis {
 };
 
 /// Draws the rows of the test `scale`.
-pub(super) fn draw(rows: &[Row], machine: &str) -> Result<Option<String>> {
+pub(super) fn draw(tables: &Joined, machine: &str) -> Result<Option<String>> {
+    let rows = &tables.rows;
     let of_test = rows.iter().filter(|row| row.test == "scale");
     let sizes = sizes(of_test.clone());
     let mut rows_of_panels = Vec::new();

@@ -1,10 +1,10 @@
 //! Ratios to the floor, picked from the rows of a table.
 
 use super::axis::{bytes_text, can_show, count_text};
+use super::join::Joined;
 use super::line::float;
 use super::style::{FLOOR, rank};
 use crate::case::{Case, Test};
-use crate::row::Row;
 use crate::target::{Target, target};
 use std::collections::BTreeMap;
 
@@ -34,9 +34,9 @@ const TESTS: [Test; 8] = [
 /// A case: the place of its test, size and number of threads.
 pub(super) type Key = (usize, u64, u64);
 
-/// Groups of bars for a metric. The floor of a case is its `floor` row of the same metric, or of
-/// `alloc_us`.
-pub(super) fn groups(rows: &[Row], metric: &str) -> Vec<Group> {
+/// Groups of bars for a metric, each figure over the floor of its own run.
+pub(super) fn groups(tables: &Joined, metric: &str) -> Vec<Group> {
+    let rows = &tables.rows;
     // Targets are for a GPU, which has so many threads.
     let is_full = rows.iter().any(|row| row.n >= 1 << 20);
     let mut most_threads = BTreeMap::<&str, u64>::new();
@@ -50,7 +50,7 @@ pub(super) fn groups(rows: &[Row], metric: &str) -> Vec<Group> {
         .filter(|row| row.metric == metric && row.allocator != FLOOR)
     {
         let test = TESTS.iter().position(|test| test.name() == row.test);
-        let (Some(test), Some(floor)) = (test, floor_of(rows, row)) else {
+        let (Some(test), Some(floor)) = (test, tables.floor(row)) else {
             continue;
         };
         let ratio = row.value / floor;
@@ -69,21 +69,6 @@ pub(super) fn groups(rows: &[Row], metric: &str) -> Vec<Group> {
         target: target_of(TESTS[test], size, n, metric).filter(|_| is_full),
     });
     groups.collect()
-}
-
-fn floor_of(rows: &[Row], of: &Row) -> Option<f64> {
-    let floor = |metric: &str| {
-        let same = |row: &&Row| {
-            row.allocator == FLOOR
-                && row.metric == metric
-                && row.test == of.test
-                && (row.size, row.n) == (of.size, of.n)
-        };
-        rows.iter().find(same).map(|row| row.value)
-    };
-    floor(&of.metric)
-        .or_else(|| floor("alloc_us"))
-        .filter(|floor| can_show(*floor))
 }
 
 /// A case in words; its threads, too, if there are fewer than in others of its test.

@@ -4,9 +4,9 @@
 use super::axis::{Axis, ratio_text};
 use super::error::{Error, Result};
 use super::figure::{Area, HEAD_HEIGHT, beside, head, pixel, put, text};
+use super::join::Joined;
 use super::ratio::{Group, Key, groups};
 use super::style::{Colours, FAINT_INK, GRID, INK, TARGET, rank, title};
-use crate::row::Row;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ const FOOT_HEIGHT: i32 = 34;
 const MOST_TICKS: usize = 6;
 
 /// Draws every case that has a floor.
-pub(super) fn draw(rows: &[Row], machine: &str) -> Result<Option<String>> {
+pub(super) fn draw(tables: &Joined, machine: &str) -> Result<Option<String>> {
     let metrics = [("malloc", "alloc_us"), ("free", "free_us")];
-    let panels = metrics.map(|(title, metric)| (title, groups(rows, metric)));
-    let Some(picture) = Picture::new(&panels, Colours::new(rows)) else {
+    let panels = metrics.map(|(title, metric)| (title, groups(tables, metric)));
+    let Some(picture) = Picture::new(&panels, Colours::new(&tables.rows)) else {
         return Ok(None);
     };
     picture.draw(&panels, machine).map(Some)

@@ -3,7 +3,6 @@
 use super::{Error, Result};
 use crate::row::Row;
 use csv::{Position, Reader, StringRecord};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -109,27 +108,4 @@ fn explain(path: &Path, error: &csv::Error) -> Error {
         line: error.position().map_or(1, Position::line),
         message,
     }
-}
-
-/// Joins tables. Where two have the same figure, the later one counts.
-#[must_use]
-pub fn merge(tables: impl IntoIterator<Item = Vec<Row>>) -> Vec<Row> {
-    let mut places = HashMap::new();
-    let mut merged: Vec<Row> = Vec::new();
-    for row in tables.into_iter().flatten() {
-        let key = (
-            row.test.clone(),
-            row.allocator.clone(),
-            row.size,
-            row.n,
-            row.metric.clone(),
-        );
-        if let Some(place) = places.get(&key) {
-            merged[*place] = row;
-        } else {
-            places.insert(key, merged.len());
-            merged.push(row);
-        }
-    }
-    merged
 }

@@ -1,6 +1,8 @@
 //! Every picture is well formed, shows every allocator, and survives whatever figures it is given.
 
+use super::ratio::groups;
 use super::*;
+use crate::row::Row;
 use roxmltree::Document;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +47,8 @@ fn write(rows: &[Row]) -> Vec<(String, String)> {
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("scatterheap-plots-{}-{number}", std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let pictures = draw_all(rows, "a <machine> & its driver").expect("plots are drawn");
+    let pictures =
+        draw_all(&merge([rows.to_vec()]), "a <machine> & its driver").expect("plots are drawn");
     let paths = write_all(&pictures, &directory).expect("plots are written");
     let pictures = paths.iter().map(|path| {
         let name = path.file_name().expect("a file").to_string_lossy();
@@ -217,7 +220,7 @@ fn a_name_may_have_any_character() {
 fn plots_of_an_earlier_run_are_removed() {
     let directory = tempfile::TempDir::new().expect("a directory");
     let write = |rows: &[Row]| {
-        let pictures = draw_all(rows, "").expect("plots are drawn");
+        let pictures = draw_all(&merge([rows.to_vec()]), "").expect("plots are drawn");
         write_all(&pictures, directory.path()).expect("plots are written")
     };
     let other = directory.path().join("mine.svg");
@@ -302,5 +305,32 @@ fn later_tables_replace_figures_of_earlier_ones() {
     let figure = |value| row("uniform", "floor", 16, 1, "alloc_us", value);
     let other = row("uniform", "floor", 16, 1, "free_us", 3.0);
     let merged = merge([vec![figure(1.0), other.clone()], vec![figure(2.0)]]);
-    assert_eq!(merged, [figure(2.0), other]);
+    assert_eq!(merged.rows, [figure(2.0), other]);
+}
+
+#[test]
+fn figures_of_joined_tables_have_the_floor_of_their_own_run() {
+    let time = |allocator: &str, value| row("uniform", allocator, 16, 1, "alloc_us", value);
+    let fast = || vec![time("floor", 5.0), time("scatterheap", 10.0)];
+    let slow = || vec![time("floor", 10.0), time("scatterheap_before", 20.0)];
+    // The others were measured without a floor, which they borrow of the last table that has one.
+    let others = || vec![time("gallatin", 40.0)];
+    let ratios = |tables: Vec<Vec<Row>>| groups(&merge(tables), "alloc_us")[0].bars.clone();
+    let bar = |allocator: &str, ratio: f64| (allocator.to_owned(), ratio);
+    assert_eq!(
+        ratios(vec![others(), fast(), slow()]),
+        [
+            bar("scatterheap", 2.0),
+            bar("gallatin", 4.0),
+            bar("scatterheap_before", 2.0)
+        ]
+    );
+    assert_eq!(
+        ratios(vec![slow(), fast(), others()]),
+        [
+            bar("scatterheap", 2.0),
+            bar("gallatin", 8.0),
+            bar("scatterheap_before", 2.0)
+        ]
+    );
 }

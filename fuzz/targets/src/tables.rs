@@ -53,7 +53,7 @@ fn draw(table: &[u8]) {
         assert!(row.value.is_finite() && row.value >= 0.0, "{row:?}");
     }
     let merged = merge([rows.clone(), rows.clone()]);
-    assert!(merged.len() <= rows.len());
+    assert!(merged.rows.len() <= rows.len());
     for picture in draw_all(&merged, "a machine").expect("text can be drawn") {
         let svg = Document::parse(picture.svg()).unwrap_or_else(|error| {
             panic!("{} is no XML: {error}", picture.name);

@@ -94,6 +94,9 @@ fn write_document(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>>
 }
 
 fn write_plots(measured: &Measured, directory: &Path) -> Result<Vec<PathBuf>> {
-    let pictures = plot::draw_all(&measured.rows, &measured.machine.line())?;
+    let pictures = plot::draw_all(
+        &plot::merge([measured.rows.clone()]),
+        &measured.machine.line(),
+    )?;
     Ok(plot::write_all(&pictures, directory)?)
 }

@@ -111,6 +111,8 @@ pub struct Allocator {
 pub struct BenchRow {
     #[serde(flatten)]
     pub row: Row,
+    /// What the floor took in the run that it is from.
+    pub floor: Option<f64>,
     /// What is wrong with the case, if anything is.
     pub flaw: Option<&'static str>,
 }
@@ -152,7 +154,8 @@ impl BenchRun {
             tables.push(file.rows);
             failures.extend(file.failures);
         }
-        let rows = plot::merge(tables);
+        let joined = plot::merge(tables);
+        let rows = &joined.rows;
         let mut names: Vec<&str> = rows.iter().map(|row| row.allocator.as_str()).collect();
         names.sort_by_key(|name| plot::rank(name));
         names.dedup();
@@ -160,9 +163,10 @@ impl BenchRun {
             name: name.to_owned(),
             title: plot::title(name),
         });
-        let flaws = Flaws::of(&rows);
+        let flaws = Flaws::of(rows);
         let marked = rows.iter().map(|row| BenchRow {
             row: row.clone(),
+            floor: joined.floor(row),
             flaw: flaws.of_case(row).map(scatterheap_bench::Flaw::words),
         });
         Self {

@@ -14,15 +14,17 @@ function byCase(run, metric) {
   for (const row of run.rows) {
     if (row.metric !== metric || row.flaw || !(row.value > 0)) continue;
     const key = caseOf(row);
-    if (!cases.has(key)) cases.set(key, { test: row.test, size: row.size, n: row.n, of: new Map() });
+    if (!cases.has(key)) cases.set(key, { test: row.test, size: row.size, n: row.n, of: new Map(), floors: new Map() });
     cases.get(key).of.set(row.allocator, row.value);
+    if (row.floor) cases.get(key).floors.set(row.allocator, row.floor);
   }
   return [...cases.values()];
 }
 
-// How much more time an allocator takes than another, over all cases that both have.
+// How much more time an allocator takes than another, over all cases that both have; than the floor of its own run.
 function ratio(cases, allocator, other) {
-  const ratios = cases.filter(({ of }) => of.has(allocator) && of.has(other)).map(({ of }) => of.get(allocator) / of.get(other));
+  const timeOf = ({ of, floors }) => (other === FLOOR ? floors.get(allocator) : of.get(other));
+  const ratios = cases.filter((each) => each.of.has(allocator) && timeOf(each)).map((each) => each.of.get(allocator) / timeOf(each));
   return ratios.length > 0 ? { mean: geometricMean(ratios), cases: ratios.length } : null;
 }
 
