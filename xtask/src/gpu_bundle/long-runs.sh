@@ -114,12 +114,13 @@ run_shuttle() {
     echo "shuttle: $(sum 4 "$out"/shuttle/*.csv) of $schedules schedules, $((end - SECONDS)) s left at most"
   }
   left=$((schedules - $(sum 4 "$out"/shuttle/*.csv)))
-  # Seeds from multiples of 2^32 on, more than any slice takes; of no other run within twelve days.
-  first=$(($(date +%s) % 1048576 * 4096))
+  # Seeds from multiples of 2^32 on, more than any slice takes; of no other run within six days. All are below 2^63, the
+  # largest number here.
+  first=$(($(date +%s) % 524288 * 4096))
   while ((left > 0 && SECONDS < end)); do
     # The last ones are small enough for all cores.
     each=$((left / cores < slice ? left / cores + 1 : slice))
-    explore "$each" $(((first + number) << 32)) &
+    explore "$each" $(((first + number) % 2147483648 << 32)) &
     left=$((left - each)) number=$((number + 1))
     wait_below "$cores"
   done

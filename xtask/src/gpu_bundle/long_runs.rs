@@ -52,9 +52,11 @@ fn copy_corpus(target: &str, to: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use std::process::{Command, Output};
+    use tempfile::TempDir;
 
     /// As the scenarios do: says what was explored, or fails.
     const WARPS: &str = "#!/bin/sh\n\
+        case $SCATTERHEAP_SEED in -*) echo \"a seed is a number, not $SCATTERHEAP_SEED\"; exit 101;; esac\n\
         echo \"good,$SCATTERHEAP_SEED,1,$SCATTERHEAP_SCHEDULES,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
         [ -e \"${0%/*}/bad\" ] || exit 0\n\
         echo 'repeat it with: cargo xtask model --seed 7 bad'; echo 'test bad ... FAILED'; exit 101\n";
@@ -73,8 +75,25 @@ mod tests {
         set_mode(file, 0o755).expect("changed");
     }
 
-    fn run(bundle: &Path) -> Output {
-        Command::new("bash")
+    /// A bundle with scenarios and one fuzzer.
+    fn bundle_with(warps: &str) -> TempDir {
+        let bundle = tempfile::tempdir().expect("a directory");
+        for (file, content) in [
+            ("MANIFEST", "scatterheap\ncommit abc\n"),
+            ("long/long-runs.sh", SCRIPT),
+            ("long/warps", warps),
+            ("long/fuzz/sizes", FUZZER),
+            ("long/corpus/sizes/one", "1"),
+        ] {
+            write(&bundle.path().join(file), content);
+        }
+        bundle
+    }
+
+    /// The script, for a few schedules and inputs.
+    fn script_of(bundle: &Path) -> Command {
+        let mut command = Command::new("bash");
+        command
             .arg(bundle.join("long/long-runs.sh"))
             .arg(bundle.join("out"))
             .envs([
@@ -83,24 +102,18 @@ mod tests {
                 ("SECONDS_EACH", "60"),
             ])
             .envs([("SCHEDULES", "12000"), ("INPUTS", "40")])
-            .env_remove("SECONDS_ALL")
-            .output()
-            .expect("bash starts")
+            .env_remove("SECONDS_ALL");
+        command
+    }
+
+    fn run(bundle: &Path) -> Output {
+        script_of(bundle).output().expect("bash starts")
     }
 
     #[test]
     fn what_was_done_is_counted_and_added_up_and_failures_are_kept() {
-        let bundle = tempfile::tempdir().expect("a directory");
+        let bundle = bundle_with(WARPS);
         let bundle = bundle.path();
-        for (file, content) in [
-            ("MANIFEST", "scatterheap\ncommit abc\n"),
-            ("long/long-runs.sh", SCRIPT),
-            ("long/warps", WARPS),
-            ("long/fuzz/sizes", FUZZER),
-            ("long/corpus/sizes/one", "1"),
-        ] {
-            write(&bundle.join(file), content);
-        }
         let table =
             |name: &str| fs::read_to_string(bundle.join("out").join(name)).expect("a table");
         let output = run(bundle);
@@ -130,6 +143,24 @@ mod tests {
             "{said}"
         );
         assert!(table("shuttle.csv").contains("\nbad,0,"), "{said}");
+    }
+
+    #[test]
+    fn seeds_are_numbers_on_every_day() {
+        for seconds in [0, 524_287, 524_288, 1_048_575] {
+            let bundle = bundle_with(WARPS);
+            let bundle = bundle.path();
+            let clock = format!("#!/bin/sh\necho {seconds}\n");
+            write(&bundle.join("programs/date"), &clock);
+            let path = std::env::var("PATH").expect("there is a path");
+            let output = script_of(bundle)
+                .env("PATH", format!("{}/programs:{path}", bundle.display()))
+                .env("PARTS", "shuttle")
+                .output();
+            let output = output.expect("bash starts");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{seconds}: {said}");
+        }
     }
 
     #[test]
