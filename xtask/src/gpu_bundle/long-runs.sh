@@ -183,15 +183,27 @@ count_inputs() {
   done
 }
 
+# scenarios_failed LOG: the scenarios that libtest lists as failed, or the one that it was at when it was ended. It writes
+# `FAILED` after what the scenario printed, and not beside its name.
+scenarios_failed() {
+  awk '
+    $1 == "test" && $3 == "..." { begun = $2 }
+    /^test result: / { listed = 0; begun = "" }
+    listed && /^    [a-z0-9_:]+$/ { print $1 }
+    $0 == "failures:" { listed = 1 }
+    END { if (begun != "") print begun }' "$1"
+}
+
 # report: the tables of what was done so far, of all runs with this directory and commit.
 report() {
-  local target
+  local target log
   if [[ -d $out/shuttle ]]; then
     echo scenario,schedules,failures,seconds,commit >"$top/shuttle.csv"
     {
       cat /dev/null "$out"/shuttle/*.csv 2>/dev/null
-      # The name of a test that failed, as libtest says it.
-      sed -n 's/^test \([a-z0-9_]*\) \.\.\. FAILED$/\1,,,0,0,1/p' /dev/null "$out"/shuttle/*.failed 2>/dev/null
+      for log in "$out"/shuttle/*.failed; do
+        [[ -s $log ]] && scenarios_failed "$log" | sed 's/$/,,,0,0,1/'
+      done
     } | awk -F, -v commit="$commit" '
       { schedules[$1] += $4; seconds[$1] += $5; failures[$1] += $6 }
       END { for (name in schedules) printf "%s,%d,%d,%.0f,%s\n", name, schedules[name], failures[name], seconds[name], commit }' |

@@ -54,12 +54,15 @@ mod tests {
     use std::process::{Command, Output};
     use tempfile::TempDir;
 
-    /// As the scenarios do: says what was explored, or fails.
+    /// As the scenarios do: says what was explored, or fails, or is killed at it.
     const WARPS: &str = "#!/bin/sh\n\
         case $SCATTERHEAP_SEED in -*) echo \"a seed is a number, not $SCATTERHEAP_SEED\"; exit 101;; esac\n\
         echo \"good,$SCATTERHEAP_SEED,1,$SCATTERHEAP_SCHEDULES,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
         [ -e \"${0%/*}/bad\" ] || exit 0\n\
-        echo 'repeat it with: cargo xtask model --seed 7 bad'; echo 'test bad ... FAILED'; exit 101\n";
+        echo 'test good ... good: 10 schedules'; echo ok; printf 'test bad ... '\n\
+        [ ! -e \"${0%/*}/killed\" ] || kill -9 $$\n\
+        printf '\nrepeat it with: cargo xtask model --seed 7 bad\n\nFAILED\n\n'\n\
+        printf 'failures:\n\nfailures:\n    bad\n\ntest result: FAILED. 1 passed; 1 failed\n'; exit 101\n";
     /// As libFuzzer does: says how many inputs it ran, or writes the one that crashed.
     const FUZZER: &str = "#!/bin/sh\n\
         [ \"$1\" = -help=1 ] && exit 0\n\
@@ -142,7 +145,19 @@ mod tests {
             said.contains("repeat it with: cargo xtask model --seed 7 bad"),
             "{said}"
         );
-        assert!(table("shuttle.csv").contains("\nbad,0,"), "{said}");
+        let counts_bad = || {
+            let table = table("shuttle.csv");
+            let failures = table.lines().find_map(|line| line.strip_prefix("bad,0,"));
+            failures.is_some_and(|failures| !failures.starts_with("0,"))
+        };
+        assert!(counts_bad(), "{said}");
+
+        fs::remove_dir_all(bundle.join("out")).expect("removed");
+        write(&bundle.join("long/killed"), "");
+        let said = run(bundle).stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("ended with code 137"), "{said}");
+        assert!(counts_bad(), "{said}");
     }
 
     #[test]
