@@ -12,6 +12,7 @@
 #   SECONDS_ALL=N     seconds for all                                              [7 times as many, and a minute]
 #   SCHEDULES=N       schedules of warps, all scenarios together                   [10000000]
 #   INPUTS=N          inputs of each target                                        [10000000]
+#   PATIENCE=N        seconds of one scenario in one process after which it hangs  [120]
 #   PARTS=WORDS       of: shuttle operations threads trace snapshot sizes tables   [all]
 #
 # Runs with the same directory and commit add up: the second goes on where the first was. Schedules have other seeds in
@@ -25,14 +26,17 @@ seconds_all=${SECONDS_ALL:-$((seconds_each * 7 + 60))}
 schedules=${SCHEDULES:-10000000}
 inputs=${INPUTS:-10000000}
 parts=${PARTS:-$all_parts}
+patience=${PATIENCE:-120}
 # Schedules that one process explores before they are counted: a minute or less.
 slice=5000
+# 1 if no scenario was explored to its end.
+unexplored=0
 # As `cargo xtask fuzz` has them: bytes of an input, seconds after which it hangs, and MiB of memory.
 fuzzer_options=(-max_len=4096 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 -reload=0)
 
-for number in "$cores" "$seconds_each" "$seconds_all" "$schedules" "$inputs"; do
+for number in "$cores" "$seconds_each" "$seconds_all" "$schedules" "$inputs" "$patience"; do
   if [[ ! $number =~ ^[1-9][0-9]{0,9}$ ]]; then
-    echo "CORES, SECONDS_EACH, SECONDS_ALL, SCHEDULES and INPUTS are numbers from 1 to 9999999999, not \`$number\`" >&2
+    echo "CORES, SECONDS_EACH, SECONDS_ALL, SCHEDULES, INPUTS and PATIENCE are numbers from 1 to 9999999999, not \`$number\`" >&2
     exit 2
   fi
 done
@@ -93,27 +97,39 @@ sum() {
 
 # explore SCHEDULES SEED: explores one slice. What it printed is kept if it failed.
 explore() {
-  local log=$out/shuttle/$2.log code
-  SCATTERHEAP_SEED=$2 SCATTERHEAP_SCHEDULES=$1 SCATTERHEAP_EXPLORED=$out/shuttle/$2.csv \
-    timeout --foreground $((end - SECONDS)) "$here/warps" --nocapture --test-threads=1 >"$log" 2>&1
+  local log=$out/shuttle/$2.log explored=$out/shuttle/$2.csv failed=$out/shuttle/$2.failed limit=$((end - SECONDS)) begin code
+  begin=$(date +%s)
+  # Five scenarios' patience is many times what a slice takes. And 0 would be no limit.
+  ((limit <= 5 * patience)) || limit=$((5 * patience))
+  ((limit >= 1)) || limit=1
+  SCATTERHEAP_SEED=$2 SCATTERHEAP_SCHEDULES=$1 SCATTERHEAP_EXPLORED=$explored \
+    timeout --foreground "$limit" "$here/warps" --nocapture --test-threads=1 >"$log" 2>&1
   code=$?
-  # 124: the time was over. The scenarios that it was through with by then count.
-  if [[ $code -eq 0 || $code -eq 124 ]]; then
-    rm -f "$log"
-  else
-    mv "$log" "$out/shuttle/$2.failed"
-    grep -h '^repeat it with' "$out/shuttle/$2.failed" || echo "shuttle: seed $2 ended with code $code"
+  if ((code == 124)); then
+    # The time was over. The scenarios that it was through with by then count, and that which it was at may hang.
+    [[ ! -s $explored ]] || begin=$(stat -c %Y "$explored")
+    if (($(date +%s) - begin >= patience)); then
+      mv "$log" "$failed"
+      echo "shuttle: seed $2 has hung in $(scenarios_failed "$failed") for $(($(date +%s) - begin)) s, see $failed"
+      return
+    fi
+  elif ((code != 0)); then
+    mv "$log" "$failed"
+    grep -h '^repeat it with' "$failed" || echo "shuttle: seed $2 ended with code $code"
+    return
   fi
+  rm -f "$log"
 }
 
 run_shuttle() {
-  local shown=$SECONDS number=0 left each first end
+  local shown=$SECONDS begin=$SECONDS number=0 before left each first end
   end=$((SECONDS + $(time_left)))
   mkdir -p "$out/shuttle"
   progress() {
     echo "shuttle: $(sum 4 "$out"/shuttle/*.csv) of $schedules schedules, $((end - SECONDS)) s left at most"
   }
-  left=$((schedules - $(sum 4 "$out"/shuttle/*.csv)))
+  before=$(sum 4 "$out"/shuttle/*.csv)
+  left=$((schedules - before))
   # Seeds from multiples of 2^32 on, more than any slice takes; of no other run within six days. All are below 2^63, the
   # largest number here.
   first=$(($(date +%s) % 524288 * 4096))
@@ -125,6 +141,10 @@ run_shuttle() {
     wait_below "$cores"
   done
   wait_below 1
+  if ((number > 0 && $(sum 4 "$out"/shuttle/*.csv) == before)); then
+    unexplored=1
+    echo "shuttle: FAILED, no scenario ended in $((SECONDS - begin)) s: give them more by SECONDS_EACH, or see what hangs"
+  fi
 }
 
 # fuzz TARGET NUMBER: one process with a corpus of its own.
@@ -253,6 +273,6 @@ for part in $parts; do
 done
 echo
 report
-failed=$(find "$out" -name '*.failed' | wc -l)
+failed=$(($(find "$out" -name '*.failed' | wc -l) + unexplored))
 echo "$failed failures; tables in $top"
 [[ $failed -eq 0 ]]

@@ -160,6 +160,43 @@ mod tests {
         assert!(counts_bad(), "{said}");
     }
 
+    /// Runs scenarios that hang, for so many seconds, and gives the exit code, what was said and the table.
+    fn run_hanging(warps: &str, seconds: &str, patience: &str) -> (Option<i32>, String, String) {
+        let bundle = bundle_with(warps);
+        let bundle = bundle.path();
+        let output = script_of(bundle)
+            .envs([("PARTS", "shuttle"), ("CORES", "1")])
+            .envs([("SECONDS_EACH", seconds), ("PATIENCE", patience)])
+            .output();
+        let output = output.expect("bash starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let table = fs::read_to_string(bundle.join("out/shuttle.csv")).expect("a table");
+        (output.status.code(), said, table)
+    }
+
+    #[test]
+    fn what_hangs_has_failed() {
+        let warps = "#!/bin/sh\n\
+            echo \"good,1,1,10,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
+            echo 'test good ... good: 10 schedules'; echo ok; echo 'test bad ... '; exec sleep 60\n";
+        let (code, said, table) = run_hanging(warps, "3", "2");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(" has hung in bad for "), "{said}");
+        assert!(table.contains("\nbad,0,1,"), "{table}");
+        assert!(table.contains("\ngood,10,0,"), "{table}");
+        // It was only interrupted.
+        let (code, said, table) = run_hanging(warps, "2", "60");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(!table.contains("bad"), "{table}");
+    }
+
+    #[test]
+    fn a_run_that_explores_nothing_fails() {
+        let (code, said, _) = run_hanging("#!/bin/sh\nexec sleep 60\n", "2", "60");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("no scenario ended in "), "{said}");
+    }
+
     #[test]
     fn seeds_are_numbers_on_every_day() {
         for seconds in [0, 524_287, 524_288, 1_048_575] {
