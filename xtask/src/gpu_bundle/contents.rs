@@ -169,4 +169,52 @@ mod tests {
             assert_eq!(place(&program).as_deref(), expected.map(Path::new));
         }
     }
+
+    /// Runs the script of a bundle that has nothing but the command, which does nothing.
+    #[cfg(unix)]
+    fn run_groups(only: &str) -> (Option<i32>, String) {
+        let bundle = tempfile::tempdir().expect("a directory");
+        let bundle = bundle.path();
+        fs::create_dir(bundle.join("bin")).expect("created");
+        for (file, content) in [
+            ("run-on-gpu.sh", SCRIPT),
+            ("limited.sh", limited::SCRIPT),
+            ("MANIFEST", "scatterheap\ncommit abc\n"),
+            ("bin/scatterheap", "#!/bin/sh\n"),
+        ] {
+            fs::write(bundle.join(file), content).expect("written");
+            set_mode(&bundle.join(file), 0o755).expect("changed");
+        }
+        let output = Command::new("bash")
+            .arg(bundle.join("run-on-gpu.sh"))
+            .envs([("ONLY", only), ("DEVICE", "cpu")])
+            .env("OUT", bundle.join("out"))
+            .output()
+            .expect("bash starts");
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said += &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn groups_that_do_not_exist_are_refused() {
+        let (code, said) = run_groups("info stress");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("\n4 passed, 0 failed;"), "{said}");
+        let (code, said) = run_groups("info strss");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("ONLY names `strss`: choose from info "));
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_run_of_nothing_fails() {
+        for only in [" ", "tests"] {
+            let (code, said) = run_groups(only);
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains("nothing ran"), "{said}");
+        }
+    }
 }

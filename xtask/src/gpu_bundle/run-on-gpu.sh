@@ -22,7 +22,7 @@
 #
 # The group `cpp` needs nvcc of CUDA 13 and g++; with CMake it builds the example a second time.
 #
-# Runs of the soak with the same OUT add up. The exit code is 1 if anything failed.
+# Runs of the soak with the same OUT add up. The exit code is 1 if anything failed, or nothing ran.
 set -uo pipefail
 
 threads=1048576
@@ -34,6 +34,8 @@ soak_pairs=${SOAK_PAIRS:-100000000000}
 soak_seconds=${SOAK_SECONDS:-600}
 step_seconds=${STEP_SECONDS:-1800}
 only=${ONLY:-}
+all_groups="info tests examples stress hardened growth litmus exhaustion soak sanitizer replay bench report top python \
+resources cpp long"
 copies=()
 quick=
 for argument in "$@"; do
@@ -57,6 +59,12 @@ done
 for number in "$soak_pairs" "$soak_seconds" "$step_seconds"; do
   if [[ ! $number =~ ^[1-9][0-9]*$ ]]; then
     echo "SOAK_PAIRS, SOAK_SECONDS and STEP_SECONDS are numbers from 1 on, not \`$number\`" >&2
+    exit 2
+  fi
+done
+for group in $only; do
+  if [[ " $all_groups " != *" $group "* ]]; then
+    echo "ONLY names \`$group\`: choose from $all_groups" >&2
     exit 2
   fi
 done
@@ -466,4 +474,8 @@ echo "$passed passed, ${#failed[@]} failed; results in $out"
 for name in ${failed[@]+"${failed[@]}"}; do
   echo "failed: $name"
 done
+if ((passed + ${#failed[@]} == 0)); then
+  echo "nothing ran: ONLY asks for \`$only\`; see above what was skipped, or name other groups"
+  exit 1
+fi
 [[ ${#failed[@]} -eq 0 ]]
