@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -139,7 +139,12 @@ impl Told {
         } else if let Some(runs) = line.strip_prefix("stat::number_of_executed_units:") {
             self.status.runs = runs.trim().parse().unwrap_or(self.status.runs);
         } else if let Some((_, path)) = line.split_once("Test unit written to ") {
-            self.input = Some(path.into());
+            // One that only took long made nothing fail, and the program goes on.
+            let path = Path::new(path);
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !name.starts_with("slow-unit-") {
+                self.input = Some(path.into());
+            }
         } else if self.is_panic && self.complaint.is_none() {
             self.complaint = Some(line.to_owned());
         } else if line.contains(" panicked at ") {
@@ -251,6 +256,14 @@ mod tests {
         let failure = slice.failure.expect("it fails");
         assert_eq!(failure.input, PathBuf::from("x/crash-1"));
         assert_eq!(failure.complaint, "bad");
+
+        let slow = "echo 'Test unit written to x/slow-unit-1' >&2; exit 0";
+        assert_eq!(run_script(slow).expect("it ends well").failure, None);
+        let failing = "echo 'Test unit written to x/crash-1' >&2
+            echo 'Test unit written to x/slow-unit-2' >&2; exit 77";
+        let failure = run_script(failing).expect("there is an input").failure;
+        let input = failure.map(|failure| failure.input);
+        assert_eq!(input, Some(PathBuf::from("x/crash-1")));
 
         let Err(error) = run_script("echo no luck >&2; exit 3") else {
             panic!("it names no input");
