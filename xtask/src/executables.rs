@@ -1,6 +1,9 @@
 //! What cargo builds, and where it puts it.
 
+use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
+use std::fs;
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -69,6 +72,15 @@ fn executable(message: &Value, root: &Path) -> Option<Executable> {
         is_test: message["profile"]["test"].as_bool()?,
         file: PathBuf::from(OsStr::new(message["executable"].as_str()?)),
     })
+}
+
+/// Tells programs apart by their content, from run to run: what was done with one is not done with another.
+pub fn fingerprint(program: &Path) -> Result<u64> {
+    let content =
+        fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&content);
+    Ok(hasher.finish())
 }
 
 #[cfg(test)]

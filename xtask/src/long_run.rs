@@ -1,18 +1,18 @@
 //! `cargo xtask model --total`: explores the scenarios of the warps for hours, in slices.
 //!
-//! Each slice that passed is a line of a record, which is the commit's own. Slices have seeds of their own,
+//! Each slice that passed is a line of a record, which is the program's own: other sources make another. Slices have seeds of their own,
 //! so a run that was interrupted loses the slice that it was at, and the next goes on after the last one on record.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::executables;
+use crate::executables::{self, fingerprint};
 use crate::model::build_of_scenarios;
 use crate::process;
 use crate::revision::Revision;
@@ -26,6 +26,7 @@ const SEEDS: u64 = 1 << 32;
 /// A line of the record.
 #[derive(Debug, PartialEq, Deserialize, Serialize)]
 struct Slice {
+    /// For people.
     commit: String,
     /// First seed of each scenario.
     seed: u64,
@@ -35,13 +36,12 @@ struct Slice {
     seconds: f64,
 }
 
-/// Explores until `total` schedules of this commit are on record, and sums the record up.
+/// Explores until `total` schedules of these scenarios are on record, and sums the record up.
 ///
 /// # Errors
 /// The scenarios do not build, one of them fails, or the record cannot be kept.
 pub fn run(total: u64) -> Result<()> {
     let commit = Revision::find()?.commit;
-    let record = workspace().join(format!("target/shuttle/explored-{commit}.jsonl"));
     let built = executables::build_by(&mut build_of_scenarios())?;
     let scenarios = built
         .iter()
@@ -51,6 +51,7 @@ pub fn run(total: u64) -> Result<()> {
     let scratch = tempfile::tempdir().context("cannot create a temporary directory")?;
     let program = scratch.path().join("warps");
     fs::copy(&scenarios.file, &program).context("cannot copy the scenarios")?;
+    let record = record_of(&program)?;
 
     let mut slices = read(&record)?;
     loop {
@@ -65,6 +66,12 @@ pub fn run(total: u64) -> Result<()> {
         append(&record, &slice)?;
         slices.push(slice);
     }
+}
+
+/// Where it is kept what was explored by a program. A commit would not tell: sources may be changed, or not cloned.
+fn record_of(program: &Path) -> Result<PathBuf> {
+    let program = fingerprint(program)?;
+    Ok(workspace().join(format!("target/shuttle/explored-{program:016x}.jsonl")))
 }
 
 /// Explores one slice. What it prints is shown if it fails.
@@ -173,6 +180,19 @@ mod tests {
         fs::write(&record, "{\"commit\":").expect("write");
         let error = read(&record).expect_err("half a line").to_string();
         assert!(error.contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn another_program_has_another_record() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let program = scratch.path().join("warps");
+        let record = |content| {
+            fs::write(&program, content).expect("write");
+            record_of(&program).expect("it can be read")
+        };
+        let first = record("one");
+        assert_ne!(record("another"), first);
+        assert_eq!(record("one"), first);
     }
 
     #[test]

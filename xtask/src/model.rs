@@ -31,7 +31,7 @@ pub struct ModelArguments {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Explore the warps until this many schedules of this commit are on record, and sum them up. A run that was
+    /// Explore the warps until this many schedules of these sources are on record, and sum them up. A run that was
     /// interrupted goes on where it was
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["schedules", "each", "seed", "only", "filter"],
         value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,10 +1,8 @@
 //! What was done with which program, kept in a file so that an interrupted run can go on; and the
 //! table that tells it.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::hash::Hasher;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::libfuzzer::{Failure, Status};
+use crate::executables::fingerprint;
 
 /// What was done with a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,13 +39,9 @@ impl Record {
     /// # Errors
     /// The program cannot be read.
     pub fn new(target: &str, program: &Path, commit: &str) -> Result<Self> {
-        let content =
-            fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&content);
         Ok(Self {
             target: target.to_owned(),
-            program: hasher.finish(),
+            program: fingerprint(program)?,
             commit: commit.to_owned(),
             runs: 0,
             seconds: 0.0,

@@ -4,9 +4,7 @@
 //! have, so what it says is about these and no others. A line of it is a record; a line that was not
 //! written to its end is done again.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, OpenOptions};
-use std::hash::Hasher;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +13,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::site::{Mutation, Site};
+use crate::executables::fingerprint;
 
 /// A model without a mutation, which passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,14 +105,8 @@ impl Journal {
 }
 
 fn name_of(program: &Path, seconds: u64) -> Result<String> {
-    let content =
-        fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&content);
-    Ok(format!(
-        "mutations-{:016x}-{seconds}s.jsonl",
-        hasher.finish()
-    ))
+    let program = fingerprint(program)?;
+    Ok(format!("mutations-{program:016x}-{seconds}s.jsonl"))
 }
 
 #[cfg(test)]
