@@ -101,7 +101,7 @@ impl Session {
             return Ok((survey.clone(), format!("{model}: passed before")));
         }
         let (trial, sites) = self.models.survey(model, self.seconds)?;
-        if let Verdict::Failed(complaint) = trial.verdict {
+        if let Verdict::Failed(complaint) | Verdict::Crashed(complaint) = trial.verdict {
             bail!(
                 "the model {model} fails without a mutation ({complaint}); \
                 run `cargo xtask model --only loom {model}`"
@@ -143,9 +143,8 @@ impl Session {
             let mut unfinished = Vec::new();
             for model in left {
                 let trial = self.models.try_mutation(model, mutation, seconds)?;
-                if let Verdict::Failed(complaint) = trial.verdict {
-                    let model = model.to_owned();
-                    killer = Some(Killer { model, complaint });
+                killer = Killer::of(model, trial.verdict);
+                if killer.is_some() {
                     break;
                 }
                 // A model that ends before its time has explored all that there is.

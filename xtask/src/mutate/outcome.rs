@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::site::{Mutation, Site};
+use super::trial::Verdict;
 use crate::executables::fingerprint;
 
 /// A model without a mutation, which passes.
@@ -38,6 +39,25 @@ pub struct Outcome {
 pub struct Killer {
     pub model: String,
     pub complaint: String,
+    /// Whether that is how it ended, for want of a message.
+    #[serde(default)]
+    pub crashed: bool,
+}
+
+impl Killer {
+    /// The model, if it did not pass.
+    pub fn of(model: &str, verdict: Verdict) -> Option<Self> {
+        let (complaint, crashed) = match verdict {
+            Verdict::Passed => return None,
+            Verdict::Failed(complaint) => (complaint, false),
+            Verdict::Crashed(how) => (how, true),
+        };
+        Some(Self {
+            model: model.to_owned(),
+            complaint,
+            crashed,
+        })
+    }
 }
 
 /// A step that is done.

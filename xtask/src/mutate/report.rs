@@ -170,6 +170,7 @@ mod tests {
             killer: killed.then(|| Killer {
                 model: "one".to_owned(),
                 complaint: String::new(),
+                crashed: false,
             }),
             seconds: 0.0,
         });

@@ -79,6 +79,7 @@ fn line_of(row: &Row) -> String {
     } = row.outcome;
     let site = &mutation.site;
     let model = match killer {
+        Some(killer) if killer.crashed => format!("`{}` ({})", killer.model, killer.complaint),
         Some(killer) => format!("`{}`", killer.model),
         None => "**none**".to_owned(),
     };
@@ -114,13 +115,14 @@ mod tests {
     use super::super::site::{Ordering, Site};
     use super::*;
 
-    fn outcomes() -> Vec<Outcome> {
+    fn outcomes(crashed: bool) -> Vec<Outcome> {
         let site = Site::parse("heap/src/stripe.rs\t2\tcompare_exchange\tAcqRel").expect("a site");
         site.mutations()
             .map(|mutation| Outcome {
                 killer: (mutation.to == Ordering::Relaxed).then(|| Killer {
                     model: "two_adopt".to_owned(),
                     complaint: "it broke".to_owned(),
+                    crashed,
                 }),
                 mutation,
                 seconds: 1.25,
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn each_mutation_has_its_row() {
-        let outcomes = outcomes();
+        let outcomes = outcomes(false);
         let row = |outcome| Row {
             outcome,
             function: "detach".to_owned(),
@@ -160,6 +162,17 @@ mod tests {
             "| `stripe.rs:2` | `detach` | `compare_exchange` | acq_rel → acquire | **none** | 1.2 |",
         ];
         assert_eq!(last, expected);
+    }
+
+    #[test]
+    fn a_model_that_crashed_is_told_apart() {
+        let line = |outcome| {
+            let function = "detach".to_owned();
+            line_of(&Row { outcome, function })
+        };
+        let outcomes = outcomes(true);
+        let lines: String = outcomes.iter().map(line).collect();
+        assert!(lines.contains("| `two_adopt` (it broke) |"), "{lines}");
     }
 
     #[test]

@@ -25,8 +25,10 @@ pub struct Models {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Passed,
-    /// It failed or hung, and what it said.
+    /// A panic, and what it said.
     Failed(String),
+    /// It hung, or ended without a word: how.
+    Crashed(String),
 }
 
 /// A run of a model.
@@ -108,8 +110,18 @@ fn conclude(command: &mut Command, seconds: u64) -> Result<Trial> {
     let status = wait(&mut child, begin + patience)?;
     let verdict = match status {
         Some(status) if status.success() => Verdict::Passed,
-        Some(status) => Verdict::Failed(complaint(&read_from_start(&mut log)?, status)),
-        None => Verdict::Failed(format!("no end after {} s", patience.as_secs())),
+        Some(status) => {
+            ensure!(
+                !is_killed(status),
+                "a model was killed ({status}), so it is not known whether it fails; look whether memory is \
+                short, and run this again: it goes on where it was"
+            );
+            match complaint(&read_from_start(&mut log)?) {
+                Some(complaint) => Verdict::Failed(complaint),
+                None => Verdict::Crashed(status.to_string()),
+            }
+        }
+        None => Verdict::Crashed(format!("no end after {} s", patience.as_secs())),
     };
     Ok(Trial {
         verdict,
@@ -140,13 +152,25 @@ fn read_from_start(file: &mut fs::File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Whether somebody else ended a process, such as the system when memory is short. A fault is its own.
+#[cfg(unix)]
+fn is_killed(status: ExitStatus) -> bool {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+    use std::os::unix::process::ExitStatusExt;
+    let signal = status.signal();
+    signal.is_some_and(|signal| [SIGHUP, SIGINT, SIGKILL, SIGTERM].contains(&signal))
+}
+
+#[cfg(not(unix))]
+fn is_killed(_: ExitStatus) -> bool {
+    false
+}
+
 /// The first line of the first panic's message.
-fn complaint(log: &str, status: ExitStatus) -> String {
+fn complaint(log: &str) -> Option<String> {
     let mut lines = log.lines();
-    lines
-        .find(|line| line.contains("panicked at "))
-        .and_then(|_| lines.next())
-        .map_or_else(|| status.to_string(), |line| line.trim().to_owned())
+    lines.find(|line| line.contains("panicked at "))?;
+    lines.next().map(|line| line.trim().to_owned())
 }
 
 #[cfg(all(test, unix))]
@@ -177,10 +201,19 @@ mod tests {
             ),
             Verdict::Failed("it broke".to_owned())
         );
-        let Verdict::Failed(killed) = verdict("kill -9 $$") else {
-            panic!("it was killed");
+        let Verdict::Crashed(fault) = verdict("kill -SEGV $$") else {
+            panic!("it has failed");
         };
-        assert!(killed.contains('9'), "{killed}");
+        assert!(fault.contains("SIGSEGV"), "{fault}");
+    }
+
+    #[test]
+    fn what_is_killed_from_outside_has_not_failed() {
+        let Err(error) = conclude(&mut shell("kill -KILL $$"), 1) else {
+            panic!("nothing is known of it");
+        };
+        let text = error.to_string();
+        assert!(text.contains("signal: 9"), "{text}");
     }
 
     #[test]
