@@ -46,7 +46,7 @@ pub struct ModelArguments {
     #[arg(long, conflicts_with_all = ["schedules", "each", "seed", "total", "only"])]
     mutate: bool,
 
-    /// Where the table of mutations goes [default: docs/mutations.md]
+    /// Where the table of mutations goes [default: docs/mutations.md; with FILTER, target/loom/mutations.md]
     #[arg(long, requires = "mutate", value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -91,6 +91,16 @@ impl Explorer {
 }
 
 impl ModelArguments {
+    /// Where the table of mutations goes. Of some models it is a part only, which does not replace that of all.
+    fn table_of_mutations(&self) -> PathBuf {
+        let usual = match self.filter {
+            None => "docs/mutations.md",
+            Some(_) => "target/loom/mutations.md",
+        };
+        let output = self.output.clone();
+        output.unwrap_or_else(|| workspace().join(usual))
+    }
+
     /// Which explorers run: a seed is of the warps' schedules.
     fn explorers(&self) -> Vec<Explorer> {
         let only = self.only.or(self.seed.map(|_| Explorer::Shuttle));
@@ -113,9 +123,7 @@ impl ModelArguments {
 pub fn run(arguments: ModelArguments) -> Result<()> {
     if arguments.mutate {
         return mutate::run(&mutate::Settings {
-            table: arguments
-                .output
-                .unwrap_or_else(|| workspace().join("docs").join("mutations.md")),
+            table: arguments.table_of_mutations(),
             seconds: arguments.seconds,
             filter: arguments.filter,
         });
@@ -206,6 +214,17 @@ mod tests {
             variable(&command, "SCATTERHEAP_SCHEDULES"),
             Some("-".as_ref())
         );
+    }
+
+    #[test]
+    fn a_table_of_some_models_does_not_replace_that_of_all() {
+        let mut arguments = ModelArguments::default();
+        let table = workspace().join("docs/mutations.md");
+        assert_eq!(arguments.table_of_mutations(), table);
+        arguments.filter = Some("a_run".into());
+        assert_ne!(arguments.table_of_mutations(), table);
+        arguments.output = Some("mine.md".into());
+        assert_eq!(arguments.table_of_mutations(), PathBuf::from("mine.md"));
     }
 
     #[test]
