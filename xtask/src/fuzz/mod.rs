@@ -91,7 +91,7 @@ pub fn run(arguments: FuzzArguments) -> Result<()> {
         runs: arguments.runs.unwrap_or(u64::MAX),
     };
     let programs = build(arguments.sanitizer)?;
-    let commit = commit()?;
+    let commit = commit_of(workspace());
     let mut records = Vec::new();
     for target in targets {
         let begin = Record::new(target, &programs.of(target), &commit)?;
@@ -121,17 +121,18 @@ fn directory(name: &str) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// The commit that is checked out, and whether files differ from it.
-fn commit() -> Result<String> {
+/// The commit that is checked out, and whether files differ from it. It is for people alone: sources that were not cloned
+/// have none.
+fn commit_of(directory: &Path) -> String {
     let mut git = Command::new("git");
-    git.current_dir(workspace()).args([
+    git.current_dir(directory).args([
         "describe",
         "--always",
         "--dirty",
         "--abbrev=7",
         "--exclude=*",
     ]);
-    Ok(run_command(&mut git)?.trim().to_owned())
+    run_command(&mut git).map_or_else(|_| "unknown".to_owned(), |said| said.trim().to_owned())
 }
 
 /// Runs one target in slices, until it has done enough or an input made it fail.
@@ -213,6 +214,12 @@ fn relative(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_that_were_not_cloned_have_no_commit() {
+        let directory = tempfile::tempdir().expect("a directory");
+        assert_eq!(commit_of(directory.path()), "unknown");
+    }
 
     #[test]
     fn each_target_has_a_program_and_a_corpus() {
