@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use scatterheap::Device;
 use serde::{Deserialize, Serialize};
 
-/// The commit that this program was built from, if that was known.
+/// The commit that this program was built from, if that was known, and a mark of what was changed since.
 const COMMIT: Option<&str> = option_env!("SCATTERHEAP_COMMIT");
 
 /// The machine, the program, and the time.

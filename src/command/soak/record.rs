@@ -11,7 +11,7 @@ use std::path::Path;
 /// A run.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Run {
-    /// The commit of the program, if it is known.
+    /// The commit of the program, if it is known, and a mark of what was changed since: other changes are another program.
     pub commit: Option<String>,
     /// How the device is selected, and what it is.
     pub device: String,
