@@ -53,6 +53,10 @@ fi
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 commit=$(sed -n 's/^commit //p' "$here/../MANIFEST")
+# These do not tell sources apart, but programs do.
+if [[ $commit == unknown || $commit == *-dirty ]]; then
+  commit+=-$(cat "$here/warps" "$here"/fuzz/* | cksum | cut -d ' ' -f 1)
+fi
 mkdir -p "$1/$commit" || exit 1
 top=$(cd "$1" && pwd)
 out=$top/$commit

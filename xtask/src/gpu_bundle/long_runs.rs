@@ -175,6 +175,30 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_other_sources_do_not_add_up() {
+        let bundle = bundle_with(WARPS);
+        let bundle = bundle.path();
+        let explored = || {
+            let mut script = script_of(bundle);
+            let output = script.env("PARTS", "shuttle").output();
+            let output = output.expect("bash starts");
+            assert!(output.status.success(), "{output:?}");
+            let table = fs::read_to_string(bundle.join("out/shuttle.csv")).expect("a table");
+            let row = table.lines().last().expect("a row");
+            row.rsplit(',').next().expect("a commit").to_owned()
+        };
+        for commit in ["unknown", "abc-dirty"] {
+            write(&bundle.join("MANIFEST"), &format!("commit {commit}\n"));
+            write(&bundle.join("long/warps"), WARPS);
+            let first = explored();
+            assert!(first.starts_with(&format!("{commit}-")), "{first}");
+            assert_eq!(explored(), first);
+            write(&bundle.join("long/warps"), &format!("{WARPS}# changed\n"));
+            assert_ne!(explored(), first);
+        }
+    }
+
+    #[test]
     fn what_hangs_has_failed() {
         let warps = "#!/bin/sh\n\
             echo \"good,1,1,10,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
