@@ -4,9 +4,9 @@
 
 use parking_lot::Mutex;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Caching, Configuration, DeviceBox, DeviceMemory, DeviceVec, DriverPool,
-    Error, Fallback, GrowableBuffer, Limiting, Logging, MemoryResource, OnFailure, Remapping,
-    Segments, Slab, Statistics, Tracking, Upstream,
+    Arena, BlockPool, BySize, Caching, Configuration, DeviceBox, DeviceMemory, DeviceVec,
+    DriverPool, Error, Fallback, GrowableBuffer, Limiting, Live, Logging, MemoryResource,
+    OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Upstream,
 };
 use scatterheap_host::{Device, Stream};
 use scatterheap_trace::csv_format;
@@ -745,4 +745,24 @@ fn a_cache_that_is_in_use_can_be_made_to_keep_less() {
         .expect("handed out");
     let again = memory.allocate(MIB, 256, &stream).expect("memory");
     assert_eq!((again, memory.usage().hits), (block, 0));
+}
+
+#[test]
+fn few_bytes_of_any_usual_alignment_are_small() {
+    let (device, stream) = cpu();
+    let of_device = || DeviceMemory::new(&device);
+    let memory = BySize::new(128, of_device(), of_device()).expect("the same device");
+    for alignment in [1, 128, 256] {
+        let small = memory.allocate(128, alignment, &stream).expect("memory");
+        let large = memory.allocate(129, alignment, &stream).expect("memory");
+        assert_eq!(memory.small().live().bytes, 128);
+        assert_eq!(memory.large().live().bytes, 129);
+        for (block, bytes) in [(small, 128), (large, 129)] {
+            memory
+                .deallocate(block, bytes, alignment, &stream)
+                .expect("handed out");
+        }
+        assert_eq!(memory.small().live(), Live::default());
+        assert_eq!(memory.large().live(), Live::default());
+    }
 }

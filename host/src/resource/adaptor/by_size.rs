@@ -1,7 +1,8 @@
 //! Small blocks from one resource, large ones from another.
 
 use super::super::ledger::Ledger;
-use super::super::{DevicePointer, Live, MemoryResource, Result};
+use super::super::request::{check, check_stream};
+use super::super::{DEFAULT_ALIGNMENT, DevicePointer, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 
 /// Sends small requests to one resource and large ones to another, so that small blocks that stay long do
@@ -30,8 +31,8 @@ pub struct BySize<S, L> {
 }
 
 impl<S: MemoryResource, L: MemoryResource> BySize<S, L> {
-    /// Sends requests of at most `most_small` bytes to `small`, others to `large`. The first may get its
-    /// memory from the second.
+    /// Sends requests of at most `most_small` bytes to `small`, others to `large`, and there too what is to be aligned
+    /// to more than that and more than 256 bytes. The first may get its memory from the second.
     ///
     /// # Errors
     ///
@@ -56,8 +57,9 @@ impl<S: MemoryResource, L: MemoryResource> BySize<S, L> {
         &self.large
     }
 
+    /// The resource of a request whose alignment was checked, so that it is the same when the block comes back.
     fn of(&self, bytes: u64, alignment: u64) -> &dyn MemoryResource {
-        if bytes.max(alignment) <= self.most_small {
+        if bytes <= self.most_small && alignment <= self.most_small.max(DEFAULT_ALIGNMENT) {
             &self.small
         } else {
             &self.large
@@ -71,6 +73,7 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
     }
 
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
         let resource = self.of(bytes, alignment);
         let block = match resource.allocate(bytes, alignment, stream) {
             // What small blocks do not need may be enough.
@@ -79,7 +82,7 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
             }
             allocated => allocated?,
         };
-        self.ledger.insert(block, bytes, alignment.max(256))?;
+        self.ledger.insert(block, bytes, alignment)?;
         Ok(block)
     }
 
@@ -89,10 +92,11 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         alignment: u64,
         stream: &Stream,
     ) -> Result<Option<DevicePointer>> {
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
         let resource = self.of(bytes, alignment);
         let block = resource.allocate_reserved(bytes, alignment, stream)?;
         if let Some(block) = block {
-            self.ledger.insert(block, bytes, alignment.max(256))?;
+            self.ledger.insert(block, bytes, alignment)?;
         }
         Ok(block)
     }
@@ -105,8 +109,8 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         stream: &Stream,
     ) -> Result<()> {
         // The resource that would be asked is known from the size only if the size is right.
-        let alignment = super::super::request::check(self.ledger.resource(), bytes, alignment)?;
-        super::super::request::check_stream(self.device(), stream)?;
+        let alignment = check(self.ledger.resource(), bytes, alignment)?;
+        check_stream(self.device(), stream)?;
         self.ledger.remove(pointer, bytes, alignment)?;
         let resource = self.of(bytes, alignment);
         resource.deallocate(pointer, bytes, alignment, stream)
