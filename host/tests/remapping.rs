@@ -159,3 +159,27 @@ fn settings_that_make_no_sense_are_refused() {
     let rounded = Remapping::builder(&device).granule(3 * MIB).build();
     assert_eq!(rounded.expect("made so").granule(), 4 * MIB);
 }
+
+#[test]
+fn a_hole_among_the_addresses_refuses_nothing() {
+    for device in devices::devices() {
+        let (memory, stream) = remapping(&device, 256 * MIB);
+        let granule = memory.granule();
+        let allocate = |granules| memory.allocate(granules * granule, 256, &stream);
+        let halves = [(); 2].map(|()| memory.allocate(granule / 2, 256, &stream).expect("memory"));
+        let [hole, last] = [(); 2].map(|()| allocate(1).expect("memory"));
+        let free = |block, bytes| {
+            let freed = memory.deallocate(block, bytes, 256, &stream);
+            freed.expect("handed out");
+        };
+        free(hole, granule);
+        assert_eq!(memory.trim().expect("trimmed"), granule);
+        // The free half lies before the hole, which has no room for the rest.
+        free(halves[1], granule / 2);
+        let bytes = 5 * granule / 2;
+        let large = memory.allocate(bytes, 256, &stream);
+        free(large.expect("nearly all is left"), bytes);
+        free(last, granule);
+        free(halves[0], granule / 2);
+    }
+}

@@ -218,13 +218,16 @@ impl Remapping {
             (most / LARGE_SPARE_SHARE).max(self.most / LITTLE_SHARE)
         };
         let ample = (most + spare).next_multiple_of(self.granule);
-        let needed = self.needed(state, size, alignment);
-        if state.pieces.reserved() + needed <= ample {
+        if let Some((begin, missing)) = self.missing(state, size, alignment)
+            && state.pieces.reserved() + missing <= ample
+        {
             if !may_grow {
                 return Ok(None);
             }
-            if self.grow(state, needed).is_ok() {
-                return state.pieces.take(size, alignment, stream);
+            if self.extend(state, begin, missing).is_ok()
+                && let Some(block) = state.pieces.take(size, alignment, stream)?
+            {
+                return Ok(Some(block));
             }
         }
         if size >= self.granule / SMALL_SHARE
@@ -249,27 +252,29 @@ impl Remapping {
         }
     }
 
-    /// Bytes of granules that are missing for a block at the first addresses without memory.
-    fn needed(&self, state: &State, size: u64, alignment: u64) -> u64 {
-        let Some((begin, _)) = state.unused.iter().next() else {
-            return size.next_multiple_of(self.granule);
+    /// Where a block lacks the least memory, as it continues what is free before addresses that have none: the
+    /// first of these, and bytes of granules.
+    fn missing(&self, state: &State, size: u64, alignment: u64) -> Option<(u64, u64)> {
+        let missing = |(begin, room)| {
+            let before = state.pieces.free_before(begin).unwrap_or(begin);
+            let end = before.next_multiple_of(alignment) + size;
+            let bytes = end.saturating_sub(begin).next_multiple_of(self.granule);
+            (bytes <= room).then_some((begin, bytes))
         };
-        let before = state.pieces.free_before(begin).unwrap_or(begin);
-        let end = before.next_multiple_of(alignment) + size;
-        end.saturating_sub(begin).next_multiple_of(self.granule)
+        let places = state.unused.iter().filter_map(missing);
+        places.min_by_key(|(_, bytes)| *bytes)
+    }
+
+    /// Gets memory from the device for addresses that have none.
+    fn extend(&self, state: &mut State, begin: u64, bytes: u64) -> Result<()> {
+        let memory = self.create(state, bytes)?;
+        self.map(state, begin, memory)
     }
 
     /// Gets memory from the device, in one range if there are the addresses.
     fn grow(&self, state: &mut State, bytes: u64) -> Result<()> {
-        if bytes > self.most - state.pieces.reserved() {
-            return Err(self.out_of_memory(bytes));
-        }
-        let count = bytes / self.granule;
-        let memory = (0..count)
-            .map(|_| self.device.create_memory(self.granule))
-            .collect::<crate::Result<Vec<_>>>()?;
-        let mut memory = memory.into_iter();
-        while memory.len() > 0 {
+        let mut memory = self.create(state, bytes)?;
+        while !memory.is_empty() {
             let left = memory.len() as u64 * self.granule;
             let (begin, room) = state
                 .unused
@@ -277,14 +282,30 @@ impl Remapping {
                 .find(|(_, room)| *room >= left)
                 .or_else(|| state.unused.iter().next())
                 .ok_or_else(|| self.out_of_memory(bytes))?;
-            let here = room.min(left);
-            let count = usize::try_from(here / self.granule).unwrap_or(usize::MAX);
-            let offset = begin - self.range.address();
-            self.range
-                .map_all(offset, memory.by_ref().take(count).collect())?;
-            state.unused.take(begin, here);
-            state.pieces.add(begin, here);
+            let here = usize::try_from(room / self.granule).unwrap_or(usize::MAX);
+            let rest = memory.split_off(here.min(memory.len()));
+            self.map(state, begin, memory)?;
+            memory = rest;
         }
+        Ok(())
+    }
+
+    /// Gets memory from the device, if there may be so much more.
+    fn create(&self, state: &State, bytes: u64) -> Result<Vec<PhysicalMemory>> {
+        if bytes > self.most - state.pieces.reserved() {
+            return Err(self.out_of_memory(bytes));
+        }
+        let granules = 0..bytes / self.granule;
+        let memory = granules.map(|_| self.device.create_memory(self.granule));
+        Ok(memory.collect::<crate::Result<_>>()?)
+    }
+
+    /// Gives memory to addresses that have none.
+    fn map(&self, state: &mut State, begin: u64, memory: Vec<PhysicalMemory>) -> Result<()> {
+        let bytes = memory.len() as u64 * self.granule;
+        self.range.map_all(begin - self.range.address(), memory)?;
+        state.unused.take(begin, bytes);
+        state.pieces.add(begin, bytes);
         Ok(())
     }
 
