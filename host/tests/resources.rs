@@ -766,3 +766,35 @@ fn few_bytes_of_any_usual_alignment_are_small() {
         assert_eq!(memory.large().live(), Live::default());
     }
 }
+
+#[test]
+fn what_is_given_back_is_counted_once() {
+    let (device, stream) = cpu();
+    let remapping = || Arc::new(Remapping::new(&device).expect("addresses"));
+    let by_size = |small: Arc<Remapping>, large| {
+        BySize::new(32 << 10, Slab::new(small), large).expect("the same device")
+    };
+    let shared = remapping();
+    let resources: [Box<dyn MemoryResource>; 6] = [
+        Box::new(Segments::with_segments_of(remapping(), 2 * MIB)),
+        Box::new(Segments::with_segments_of(
+            DeviceMemory::new(&device),
+            2 * MIB,
+        )),
+        Box::new(Slab::new(remapping())),
+        Box::new(Caching::of(&device)),
+        Box::new(by_size(shared.clone(), shared)),
+        Box::new(by_size(remapping(), remapping())),
+    ];
+    for memory in resources {
+        for bytes in [1000, 40 << 10] {
+            let block = memory.allocate(bytes, 256, &stream).expect("memory");
+            memory
+                .deallocate(block, bytes, 256, &stream)
+                .expect("handed out");
+        }
+        let had = device.usage().bytes;
+        let given = memory.trim().expect("trimmed");
+        assert_eq!((given, device.usage().bytes), (had, 0), "{memory:?}");
+    }
+}

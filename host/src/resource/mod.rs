@@ -175,8 +175,9 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// deallocates meanwhile.
     fn live(&self) -> Live;
 
-    /// Gives what is kept for later back to where it came from; the bytes that were given back. May
-    /// wait for the device.
+    /// Gives what is kept for later back to where it came from, down to the device; the bytes that were given back. May
+    /// wait for the device. What goes through several resources counts once: as it went to the upstream or
+    /// from there, whichever is more.
     ///
     /// # Errors
     ///

@@ -173,9 +173,10 @@ impl<U: MemoryResource> MemoryResource for Segments<U> {
         self.ledger.live()
     }
 
-    /// Gives segments back of which nothing is handed out.
+    /// Gives segments back of which nothing is handed out, and trims the upstream.
     fn trim(&self) -> Result<u64> {
-        Ok(self.give_back(&mut self.pieces.lock())? + self.upstream.trim()?)
+        let given = self.give_back(&mut self.pieces.lock())?;
+        Ok(given.max(self.upstream.trim()?))
     }
 
     fn memory(&self) -> Result<MemoryInfo> {

@@ -134,7 +134,7 @@ impl<U: MemoryResource> MemoryResource for Slab<U> {
         self.ledger.live()
     }
 
-    /// Gives slabs back of which no block is handed out.
+    /// Gives slabs back of which no block is handed out, and trims the upstream.
     fn trim(&self) -> Result<u64> {
         let mut bytes = 0;
         for class in &self.classes {
@@ -143,7 +143,7 @@ impl<U: MemoryResource> MemoryResource for Slab<U> {
                 bytes += slab.bytes;
             }
         }
-        Ok(bytes + self.upstream.trim()?)
+        Ok(bytes.max(self.upstream.trim()?))
     }
 }
 

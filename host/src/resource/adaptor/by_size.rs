@@ -121,8 +121,8 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
     }
 
     fn trim(&self) -> Result<u64> {
-        let small = self.small.trim()?;
-        Ok(small.max(self.large.trim()?))
+        // If the small ones' memory is the large ones', these have given it back by now and do not count it again.
+        Ok(self.small.trim()? + self.large.trim()?)
     }
 
     fn memory(&self) -> Result<MemoryInfo> {

@@ -455,7 +455,6 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
     fn trim(&self) -> Result<u64> {
         let _alone = self.moving.write();
         let given = self.give_back()?;
-        // The upstream's own memory may be all of it: what went up is not counted twice.
         Ok(given.max(self.upstream.trim()?))
     }
 
