@@ -798,3 +798,21 @@ fn what_is_given_back_is_counted_once() {
         assert_eq!((given, device.usage().bytes), (had, 0), "{memory:?}");
     }
 }
+
+#[test]
+fn each_allocation_is_a_hit_or_a_miss() {
+    let (device, stream) = cpu();
+    let memory = Caching::of(&device);
+    let counts = || (memory.usage().hits, memory.usage().misses);
+    // Large ones are looked for twice: with what they may waste, and before that without.
+    for bytes in [1000, 3 * MIB] {
+        let before = counts();
+        let block = memory.allocate(bytes, 256, &stream).expect("memory");
+        assert_eq!(counts(), (before.0, before.1 + 1), "{bytes} bytes");
+        memory
+            .deallocate(block, bytes, 256, &stream)
+            .expect("handed out");
+        memory.allocate(bytes, 256, &stream).expect("memory");
+        assert_eq!(counts(), (before.0 + 1, before.1 + 1), "{bytes} bytes");
+    }
+}

@@ -28,8 +28,8 @@ impl<U: MemoryResource> CachingBuilder<U> {
         self
     }
 
-    /// Bytes that a thread keeps for itself of each stream, at least one block: 256 MiB if nothing is
-    /// said, or a 32nd of the memory if that is more. What is more goes where all threads find it.
+    /// Bytes that a thread keeps for itself of each stream at most: 256 MiB if nothing is said, or a 32nd of the
+    /// memory if that is more. What is more goes where all threads find it, and so does a block that is larger.
     #[must_use]
     pub fn bytes_per_thread(mut self, bytes: u64) -> Self {
         self.bytes_per_thread = Some(bytes);

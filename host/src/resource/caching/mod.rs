@@ -151,6 +151,7 @@ impl<U: MemoryResource> Caching<U> {
         {
             return Ok(taken);
         }
+        own.0.lock().misses += 1;
         if let Some(found) = self.find_shelf(own, class) {
             match self.fetch_from_shelf(found, stream)? {
                 Some(block) => return Ok((block, found)),

@@ -24,7 +24,7 @@ pub(super) struct ThreadCache {
     last: usize,
     /// Allocations that found a block here.
     pub hits: u64,
-    /// Others.
+    /// Others, as the caller counts them: who finds nothing may look once more.
     pub misses: u64,
     /// Bytes by which the large blocks that it hands out may be larger than what was asked for.
     pub allowance: u64,
@@ -129,11 +129,7 @@ impl ThreadCache {
             bins.take_larger(class, &mut allowance)
         });
         self.allowance = allowance;
-        if block.is_some() {
-            self.hits += 1;
-        } else {
-            self.misses += 1;
-        }
+        self.hits += u64::from(block.is_some());
         block
     }
 
