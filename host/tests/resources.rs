@@ -816,3 +816,34 @@ fn each_allocation_is_a_hit_or_a_miss() {
         assert_eq!(counts(), (before.0 + 1, before.1 + 1), "{bytes} bytes");
     }
 }
+
+#[test]
+fn blocks_that_others_allocated_are_not_counted() {
+    let (device, stream) = cpu();
+    let shared = Arc::new(DeviceMemory::new(&device));
+    let limited = Limiting::new(shared.clone(), 4096);
+    let counted = Statistics::new(shared.clone());
+    let allocate = |from: &dyn MemoryResource| from.allocate(1000, 256, &stream).expect("memory");
+    let (mut others, own) = (vec![], allocate(&limited));
+    let counted_own = allocate(&counted);
+    others.extend((0..4).map(|_| allocate(&shared)));
+    for (index, block) in others.into_iter().enumerate() {
+        let through: &dyn MemoryResource = if index < 2 { &limited } else { &counted };
+        through
+            .deallocate(block, 1000, 256, &stream)
+            .expect("of the same memory");
+    }
+    assert_eq!((limited.used(), counted.counts().bytes), (1024, 1000));
+    limited
+        .deallocate(own, 1001, 256, &stream)
+        .expect_err("other bytes");
+    assert_eq!(limited.used(), 1024);
+    limited
+        .deallocate(own, 1000, 256, &stream)
+        .expect("handed out");
+    counted
+        .deallocate(counted_own, 1000, 256, &stream)
+        .expect("handed out");
+    assert_eq!((limited.used(), counted.counts().bytes), (0, 0));
+    assert_eq!(counted.counts().deallocations, 3);
+}

@@ -155,3 +155,43 @@ fn many_threads_wait_for_each_other() {
     });
     assert_eq!((memory.waiting(), memory.live().blocks), (0, 0));
 }
+
+#[test]
+fn a_block_that_others_allocated_wakes_but_is_not_waited_for() {
+    let device = Device::cpu();
+    let stream = Stream::new(&device).expect("a stream");
+    let shared = Arc::new(Limiting::new(DeviceMemory::new(&device), MIB));
+    let memory = Waiting::new(shared.clone());
+    let half = |from: &dyn MemoryResource| from.allocate(MIB / 2, 256, &stream).expect("memory");
+    let (other, own) = (half(&shared), half(&memory));
+    let counter = Arc::new(Counter::default());
+    let mut waits = pin!(memory.allocate_async(MIB, 256, &stream));
+    assert!(poll(waits.as_mut(), &counter).is_pending());
+    let free = |block| {
+        let freed = memory.deallocate(block, MIB / 2, 256, &stream);
+        freed.expect("handed out");
+    };
+    free(other);
+    assert_eq!(counter.woken(), 1);
+    // The other half may still come back.
+    assert!(poll(waits.as_mut(), &counter).is_pending());
+    free(own);
+    assert!(matches!(poll(waits, &counter), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn who_freed_a_block_of_others_does_not_wait_for_ever() {
+    let (memory, stream) = memory(MIB);
+    let other = memory
+        .upstream()
+        .allocate(256, 256, &stream)
+        .expect("memory");
+    memory
+        .deallocate(other, 256, 256, &stream)
+        .expect("handed out");
+    let never = block_on(memory.allocate_async(2 * MIB, 256, &stream));
+    assert!(
+        matches!(never, Err(Error::LimitReached { .. })),
+        "{never:?}"
+    );
+}

@@ -1,16 +1,18 @@
 //! Refuses more than so many bytes at once.
 
 use super::super::{DevicePointer, Error, Live, MAX_BYTES, MemoryResource, Result};
+use super::HandedOut;
 use crate::device::{Device, MemoryInfo, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lets no more than so many bytes be handed out at once. Each block counts with its bytes rounded
+/// Lets no more than so many bytes be handed out at once through it. Each block counts with its bytes rounded
 /// up to a multiple of 256.
 #[derive(Debug)]
 pub struct Limiting<U> {
     upstream: U,
     limit: u64,
     used: AtomicU64,
+    handed_out: HandedOut,
 }
 
 fn size(bytes: u64) -> u64 {
@@ -25,6 +27,7 @@ impl<U: MemoryResource> Limiting<U> {
             upstream,
             limit,
             used: AtomicU64::new(0),
+            handed_out: HandedOut::new("a limit"),
         }
     }
 
@@ -66,8 +69,9 @@ impl<U: MemoryResource> MemoryResource for Limiting<U> {
                 limit: self.limit,
             })?;
         let allocated = self.upstream.allocate(bytes, alignment, stream);
-        if allocated.is_err() {
-            self.used.fetch_sub(size(bytes), Ordering::Relaxed);
+        match &allocated {
+            Ok(block) => self.handed_out.insert(*block, bytes, alignment)?,
+            Err(_) => _ = self.used.fetch_sub(size(bytes), Ordering::Relaxed),
         }
         allocated
     }
@@ -79,9 +83,10 @@ impl<U: MemoryResource> MemoryResource for Limiting<U> {
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        self.upstream
-            .deallocate(pointer, bytes, alignment, stream)?;
-        self.used.fetch_sub(size(bytes), Ordering::Relaxed);
+        let (blocks, upstream) = (&self.handed_out, &self.upstream);
+        if blocks.deallocate(upstream, pointer, bytes, alignment, stream)? {
+            self.used.fetch_sub(size(bytes), Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -1,16 +1,21 @@
 //! Resources around other resources.
 //!
 //! An adaptor owns the resource below it, or shares it as an `Arc`. Wrong use is refused by the
-//! resource that owns the memory, and counted by none of them.
+//! resource that owns the memory, and counted by none of them. A block that was allocated from a shared resource
+//! directly may be freed through an adaptor, which does not count it as handed out. What was allocated through one is
+//! freed through it.
 
 mod by_size;
 mod fallback;
+mod handed_out;
 mod limiting;
 mod logging;
 mod on_failure;
 mod statistics;
 mod tracking;
 mod waiting;
+
+use handed_out::HandedOut;
 
 use super::{Error, MemoryResource, Result};
 

@@ -4,6 +4,7 @@
 //! is of all threads together.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
+use super::HandedOut;
 use crate::device::{Device, MemoryInfo, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thread_local::ThreadLocal;
@@ -15,6 +16,7 @@ pub struct Statistics<U> {
     threads: ThreadLocal<Own>,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    handed_out: HandedOut,
 }
 
 /// What a thread counted, alone on its cache lines.
@@ -36,7 +38,7 @@ pub struct Counts {
     pub deallocations: u64,
     /// Calls that did neither.
     pub failures: u64,
-    /// Bytes that are handed out.
+    /// Bytes that were handed out through it, and are.
     pub bytes: u64,
     /// The most that were, at once.
     pub peak_bytes: u64,
@@ -53,6 +55,7 @@ impl<U: MemoryResource> Statistics<U> {
             threads: ThreadLocal::new(),
             bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
+            handed_out: HandedOut::new("statistics"),
         }
     }
 
@@ -88,10 +91,11 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         let allocated = self.upstream.allocate(bytes, alignment, stream);
         let own = self.threads.get_or_default();
-        if allocated.is_err() {
+        let Ok(block) = allocated else {
             own.failures.fetch_add(1, Ordering::Relaxed);
             return allocated;
-        }
+        };
+        self.handed_out.insert(block, bytes, alignment)?;
         own.allocations.fetch_add(1, Ordering::Relaxed);
         own.total_bytes.fetch_add(bytes, Ordering::Relaxed);
         let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -109,15 +113,17 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        let deallocated = self.upstream.deallocate(pointer, bytes, alignment, stream);
+        let (blocks, upstream) = (&self.handed_out, &self.upstream);
+        let deallocated = blocks.deallocate(upstream, pointer, bytes, alignment, stream);
         let own = self.threads.get_or_default();
-        if deallocated.is_err() {
-            own.failures.fetch_add(1, Ordering::Relaxed);
-            return deallocated;
+        match &deallocated {
+            Ok(_) => own.deallocations.fetch_add(1, Ordering::Relaxed),
+            Err(_) => own.failures.fetch_add(1, Ordering::Relaxed),
+        };
+        if deallocated? {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        own.deallocations.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        deallocated
+        Ok(())
     }
 
     fn live(&self) -> Live {

@@ -6,6 +6,7 @@
 //! enough takes it, whatever the others ask for.
 
 use super::super::{DevicePointer, Live, MemoryResource, Result};
+use super::HandedOut;
 use crate::device::{Device, MemoryInfo, Stream};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::task::{Context, Poll, Waker};
 
 /// Has [`allocate_async`](Self::allocate_async), which waits while memory is out. What is to wake who
-/// waits must be deallocated through this adaptor. All else goes through.
+/// waits must be deallocated through this adaptor, also where it was allocated from a shared upstream. All else goes
+/// through.
 ///
 /// ```
 /// use scatterheap_host::resource::{DeviceMemory, Limiting, MemoryResource, Waiting};
@@ -32,7 +34,8 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 pub struct Waiting<U> {
     upstream: U,
-    /// Blocks that are handed out, or are being allocated or deallocated now.
+    handed_out: HandedOut,
+    /// As many as these, and those that are being allocated or deallocated now.
     busy: AtomicU64,
     /// As many as there are in the list, for those who look without its lock.
     in_list: AtomicU64,
@@ -54,6 +57,7 @@ impl<U: MemoryResource> Waiting<U> {
     pub fn new(upstream: U) -> Self {
         Self {
             upstream,
+            handed_out: HandedOut::new("a waiting adaptor"),
             busy: AtomicU64::new(0),
             in_list: AtomicU64::new(0),
             list: Mutex::default(),
@@ -74,10 +78,10 @@ impl<U: MemoryResource> Waiting<U> {
     }
 
     /// Allocates as [`allocate`](MemoryResource::allocate) does, but waits while memory is out and
-    /// something is handed out that may come back. Any executor can drive it. It can be dropped at
+    /// something is handed out through this adaptor that may come back. Any executor can drive it. It can be dropped at
     /// any time: then nothing is allocated.
     ///
-    /// The future gives an error if nothing is handed out and there is still not enough, or for any
+    /// The future gives an error if nothing is handed out through it and there is still not enough, or for any
     /// other reason than that memory is out.
     #[must_use = "a future does nothing unless it is polled"]
     pub fn allocate_async<'a>(
@@ -147,7 +151,9 @@ impl<U: MemoryResource> MemoryResource for Waiting<U> {
         // Relaxed, here and below: the fences order it.
         self.busy.fetch_add(1, Ordering::Relaxed);
         let allocated = self.upstream.allocate(bytes, alignment, stream);
-        if allocated.is_err() {
+        if let Ok(block) = allocated {
+            self.handed_out.insert(block, bytes, alignment)?;
+        } else {
             self.busy.fetch_sub(1, Ordering::Relaxed);
             // Somebody may have waited for this attempt, which held something back.
             self.wake();
@@ -162,9 +168,10 @@ impl<U: MemoryResource> MemoryResource for Waiting<U> {
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        self.upstream
-            .deallocate(pointer, bytes, alignment, stream)?;
-        self.busy.fetch_sub(1, Ordering::Relaxed);
+        let (blocks, upstream) = (&self.handed_out, &self.upstream);
+        if blocks.deallocate(upstream, pointer, bytes, alignment, stream)? {
+            self.busy.fetch_sub(1, Ordering::Relaxed);
+        }
         self.wake();
         Ok(())
     }
@@ -206,7 +213,10 @@ impl<U: MemoryResource> Waiter<'_, U> {
         // Relaxed: who had a block before and has none now woke us, as we are in the list.
         let before = resource.busy.fetch_add(1, Ordering::Relaxed);
         match resource.upstream.allocate(bytes, alignment, stream) {
-            Ok(block) => Some(Ok(block)),
+            Ok(block) => {
+                let noted = resource.handed_out.insert(block, bytes, alignment);
+                Some(noted.map(|()| block))
+            }
             Err(error) => {
                 resource.busy.fetch_sub(1, Ordering::Relaxed);
                 (before == 0 || !error.is_out_of_memory()).then_some(Err(error))
