@@ -52,6 +52,11 @@ impl Drop for PhysicalMemory {
     }
 }
 
+/// What is mapped, by its offset.
+type Mapped = BTreeMap<u64, PhysicalMemory>;
+/// Bytes of what is mapped a second time, by its offset.
+type Aliases = BTreeMap<u64, u64>;
+
 /// A range of addresses of a device, in which physical memory can be mapped.
 #[derive(Debug)]
 pub struct Reservation {
@@ -59,10 +64,9 @@ pub struct Reservation {
     address: u64,
     bytes: u64,
     generation: u64,
-    /// What is mapped, by its offset.
-    mapped: Mutex<BTreeMap<u64, PhysicalMemory>>,
-    /// Bytes of what is mapped here a second time, by its offset.
-    aliases: Mutex<BTreeMap<u64, u64>>,
+    /// Locked before the aliases.
+    mapped: Mutex<Mapped>,
+    aliases: Mutex<Aliases>,
 }
 
 impl Reservation {
@@ -102,7 +106,7 @@ impl Reservation {
         self.generation == self.device.generation() && !self.device.is_lost()
     }
 
-    fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, PhysicalMemory>> {
+    fn mapped(&self) -> MutexGuard<'_, Mapped> {
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,7 +127,7 @@ impl Reservation {
     ///
     /// As for [`map`](Self::map); then none is mapped.
     pub fn map_all(&self, offset: u64, pieces: Vec<PhysicalMemory>) -> Result<()> {
-        let mut mapped = self.mapped();
+        let (mut mapped, aliases) = (self.mapped(), self.aliases());
         let bytes = pieces
             .iter()
             .fold(0, |sum: u64, memory| sum.saturating_add(memory.bytes));
@@ -131,7 +135,7 @@ impl Reservation {
             return Err(Error::HeapLost);
         }
         let is_own = |memory: &PhysicalMemory| self.device.is_same(&memory.device);
-        if !self.is_free(&mapped, offset, bytes) || !pieces.iter().all(is_own) {
+        if !self.is_free(&mapped, &aliases, offset, bytes) || !pieces.iter().all(is_own) {
             return Err(Error::OutOfBounds {
                 offset,
                 asked: bytes,
@@ -171,12 +175,10 @@ impl Reservation {
         };
         let handles = sources.iter().map(find).collect::<Result<Vec<_>>>()?;
         let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
-        let before = aliases.range(..offset.saturating_add(bytes)).next_back();
-        let is_apart = before.is_none_or(|(begin, bytes)| begin.saturating_add(*bytes) <= offset);
         if !self.is_alive() {
             return Err(Error::HeapLost);
         }
-        if !is_apart || !self.is_free(&mapped, offset, bytes) {
+        if !self.is_free(&mapped, &aliases, offset, bytes) {
             return Err(Error::OutOfBounds {
                 offset,
                 asked: bytes,
@@ -209,19 +211,21 @@ impl Reservation {
         Ok(())
     }
 
-    fn aliases(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+    fn aliases(&self) -> MutexGuard<'_, Aliases> {
         self.aliases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a range is within the reservation, and nothing is mapped there.
-    fn is_free(&self, mapped: &BTreeMap<u64, PhysicalMemory>, offset: u64, bytes: u64) -> bool {
-        let fits = offset
-            .checked_add(bytes)
-            .is_some_and(|end| end <= self.bytes);
-        let before = mapped.range(..=offset).next_back();
-        let end = offset.saturating_add(bytes);
-        fits && before.is_none_or(|(begin, other)| begin + other.bytes <= offset)
-            && mapped.range(offset..end).next().is_none()
+    /// Whether a range is within the reservation, and nothing is mapped there, nor a second time.
+    fn is_free(&self, mapped: &Mapped, aliases: &Aliases, offset: u64, bytes: u64) -> bool {
+        let Some(end) = offset.checked_add(bytes) else {
+            return false;
+        };
+        // Ranges of one kind are apart from each other, so the last that begins before the end is the last to end.
+        let end_of = |(begin, memory): (&u64, &PhysicalMemory)| begin + memory.bytes;
+        let last = mapped.range(..end).next_back().map_or(0, end_of);
+        let last_alias = aliases.range(..end).next_back();
+        let last_alias = last_alias.map_or(0, |(begin, bytes)| begin + bytes);
+        end <= self.bytes && last.max(last_alias) <= offset
     }
 
     /// Maps pieces and allows access to them, or does neither.

@@ -96,3 +96,28 @@ fn what_is_dropped_is_given_back() {
         "{before:?} {after:?}"
     );
 }
+
+#[test]
+fn nothing_is_mapped_over_what_is_mapped_a_second_time() {
+    let device = Device::cpu();
+    let granule = device.granule().expect("a granule");
+    let range = device.reserve(6 * granule, granule).expect("addresses");
+    let memory = |granules| device.create_memory(granules * granule).expect("memory");
+    range.map(0, memory(1)).expect("room");
+    range.map(granule, memory(1)).expect("room");
+    range.alias(3 * granule, &[0, granule]).expect("room");
+    for (first, granules) in [(2, 2), (2, 4), (3, 1), (4, 1), (4, 2)] {
+        let refused = range.map(first * granule, memory(granules));
+        assert!(
+            matches!(refused, Err(Error::OutOfBounds { .. })),
+            "{granules} at {first}: {refused:?}"
+        );
+    }
+    let twice = range.alias(4 * granule, &[0]);
+    assert!(matches!(twice, Err(Error::OutOfBounds { .. })), "{twice:?}");
+    range.map(2 * granule, memory(1)).expect("room");
+    range.map(5 * granule, memory(1)).expect("room");
+    // SAFETY: nobody uses it.
+    unsafe { range.unalias(3 * granule) }.expect("taken away");
+    range.map(3 * granule, memory(2)).expect("room again");
+}
