@@ -847,3 +847,19 @@ fn blocks_that_others_allocated_are_not_counted() {
     assert_eq!((limited.used(), counted.counts().bytes), (0, 0));
     assert_eq!(counted.counts().deallocations, 3);
 }
+
+#[test]
+fn more_values_than_there_can_be_are_refused() {
+    let (device, stream) = cpu();
+    let memory = Arc::new(DeviceMemory::new(&device));
+    for length in [usize::MAX, usize::MAX / 8, 1 << 60] {
+        let refused = DeviceVec::<u64>::zeroed(memory.clone(), &stream, length);
+        assert!(matches!(refused, Err(Error::TooLarge { .. })), "{length}");
+    }
+    // More than is copied at once.
+    let length = 5_000_001;
+    let zeroes = DeviceVec::<u64>::zeroed(memory.clone(), &stream, length).expect("memory");
+    assert_eq!(zeroes.read(0, length).expect("read"), vec![0; length]);
+    let nothing = DeviceVec::<u64>::zeroed(memory, &stream, 0).expect("no memory");
+    assert!(nothing.is_empty());
+}

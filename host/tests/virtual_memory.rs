@@ -121,3 +121,17 @@ fn nothing_is_mapped_over_what_is_mapped_a_second_time() {
     unsafe { range.unalias(3 * granule) }.expect("taken away");
     range.map(3 * granule, memory(2)).expect("room again");
 }
+
+#[test]
+fn more_than_there_are_addresses_is_refused() {
+    let device = Device::cpu();
+    for asked in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        let addresses = device.reserve(asked, 1);
+        assert!(addresses.is_err(), "{asked}: {addresses:?}");
+        let memory = device.create_memory(asked);
+        assert!(
+            matches!(memory, Err(Error::OutOfMemory { asked: found, .. }) if found == asked),
+            "{asked}: {memory:?}"
+        );
+    }
+}

@@ -276,6 +276,19 @@ impl Device {
         either!(self, device => device.granule())
     }
 
+    /// Bytes, rounded up to granules.
+    fn in_granules(&self, bytes: u64) -> Result<u64> {
+        let rounded = bytes.max(1).checked_next_multiple_of(self.granule()?);
+        match rounded {
+            Some(rounded) => Ok(rounded),
+            // No address is that large.
+            None => Err(Error::OutOfMemory {
+                asked: bytes,
+                free: self.memory_info()?.free,
+            }),
+        }
+    }
+
     /// Reserves `bytes` addresses, a multiple of the granule, from a multiple of `alignment` on (a
     /// power of two).
     ///
@@ -283,11 +296,8 @@ impl Device {
     ///
     /// If there are not as many, or the driver fails.
     pub fn reserve(&self, bytes: u64, alignment: u64) -> Result<Reservation> {
-        let granule = self.granule()?;
-        let (bytes, alignment) = (
-            bytes.max(1).next_multiple_of(granule),
-            alignment.max(granule),
-        );
+        let bytes = self.in_granules(bytes)?;
+        let alignment = alignment.max(self.granule()?);
         let address = either!(self, device => device.reserve(bytes, alignment))?;
         Ok(Reservation::new(self.clone(), address, bytes))
     }
@@ -298,7 +308,7 @@ impl Device {
     ///
     /// If there is not enough.
     pub fn create_memory(&self, bytes: u64) -> Result<PhysicalMemory> {
-        let bytes = bytes.max(1).next_multiple_of(self.granule()?);
+        let bytes = self.in_granules(bytes)?;
         self.0.traffic.called(1);
         let handle = either!(self, device => device.create_memory(bytes))?;
         self.0.traffic.took(bytes);

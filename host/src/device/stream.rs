@@ -159,6 +159,15 @@ impl Stream {
         })
     }
 
+    /// Sets bytes to zero, after all work that was enqueued, and waits for it.
+    pub(crate) unsafe fn clear(&self, address: u64, bytes: u64) -> Result<()> {
+        self.alive()?;
+        // SAFETY: as the caller promises.
+        either!(self.0.device, device => unsafe {
+            device.clear_on(self.0.handle, address, bytes)
+        })
+    }
+
     /// Copies from the device, after all work that was enqueued, and waits for it.
     pub(crate) unsafe fn copy_from(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.alive()?;

@@ -71,7 +71,12 @@ impl<T: NoUninit + AnyBitPattern> DeviceVec<T> {
         stream: &Stream,
         length: usize,
     ) -> Result<Self> {
-        Self::from_slice(resource, stream, &vec![T::zeroed(); length])
+        let zeroes = Self::of_length(resource, stream, length)?;
+        if let Some(block) = zeroes.block {
+            // SAFETY: all bytes are of the block, which this owns.
+            unsafe { stream.clear(block.address(), bytes_of::<T>(length)) }?;
+        }
+        Ok(zeroes)
     }
 
     /// A copy of `values`.

@@ -34,6 +34,11 @@ impl Cpu {
         unsafe { self.copy_to(address, bytes) }
     }
 
+    pub unsafe fn clear_on(&self, _stream: u64, address: u64, bytes: u64) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.clear(address, bytes) }
+    }
+
     pub unsafe fn copy_from_on(&self, _stream: u64, address: u64, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.copy_from(address, bytes) }

@@ -83,6 +83,15 @@ impl Cuda {
         self.synchronize_stream(stream)
     }
 
+    pub unsafe fn clear_on(&self, stream: u64, address: u64, bytes: u64) -> Result<()> {
+        self.enter()?;
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // SAFETY: as the caller promises.
+        unsafe { result::memset_d8_async(address, 0, length, stream_of(stream)) }
+            .map_err(|error| self.judge("clear memory", error))?;
+        self.synchronize_stream(stream)
+    }
+
     pub unsafe fn copy_from_on(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.enter()?;
         // SAFETY: as the caller promises; all is written when it was waited for.
