@@ -44,12 +44,16 @@ use std::time::{Duration, Instant};
 /// Looking takes this part of the time at most: one of so many.
 pub const MOST_BUSY: u32 = 100;
 
+/// Between two looks there is this much time at least.
+pub const LEAST_PERIOD: Duration = Duration::from_millis(1);
+
 /// How a heap is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// What people are to know the heap by.
     pub name: String,
-    /// Between two looks, if that is not too often; a quarter of a second if nothing is said.
+    /// Between two looks, if that is not too often; a quarter of a second if nothing is said,
+    /// [`LEAST_PERIOD`] at least.
     pub period: Duration,
     /// Where readings are published; [`run_directory`] if nothing is said.
     pub directory: Option<PathBuf>,
@@ -111,7 +115,7 @@ impl Heap {
             looker,
             publication,
             said: Arc::clone(&said),
-            period: settings.period,
+            period: settings.period.max(LEAST_PERIOD),
         };
         let (stop, stopped) = channel();
         let thread = Builder::new()
@@ -165,7 +169,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The time between two looks after one that kept the device busy for so long: as asked for, or more if that is too
 /// much of it. One that took long for once, as the driver or the system had other things to do, changes little.
 fn next_period(asked: Duration, last: Duration, busy: Duration) -> Duration {
-    (busy * MOST_BUSY).min(last * 2).max(asked)
+    let rare = busy.saturating_mul(MOST_BUSY);
+    rare.min(last.saturating_mul(2)).max(asked)
 }
 
 /// The thread's own.

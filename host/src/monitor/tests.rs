@@ -233,3 +233,19 @@ fn looks_that_take_long_are_rare() {
     assert_eq!(next_period(asked, asked, of(3000)), of(500));
     assert_eq!(next_period(asked, of(500), of(1)), asked);
 }
+
+#[test]
+fn any_period_can_be_asked_for() {
+    let heap = heap(&Device::cpu());
+    for period in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let (scratch, settings) = settings();
+        let settings = Settings { period, ..settings };
+        let monitor = heap.monitor(&settings).expect("watched");
+        let least = LEAST_PERIOD.max(period).as_secs_f64();
+        wait_for(scratch.path(), |reading| reading.period >= least);
+        // Its thread ends, whatever it waits for.
+        drop(monitor);
+    }
+    let far = next_period(Duration::MAX, Duration::MAX, Duration::MAX);
+    assert_eq!(far, Duration::MAX);
+}
