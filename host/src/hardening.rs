@@ -85,6 +85,7 @@ impl Heap {
         if !self.hardening().is_framed() {
             return Err(Error::NotFramed(self.hardening().to_string()));
         }
+        let _turn = self.in_turn.lock();
         let snapshot = self.snapshot()?;
         let mut headers = Vec::new();
         let mut window: Vec<LiveBlock> = Vec::new();

@@ -408,7 +408,8 @@ impl Device {
         }
     }
 
-    /// Waits for all launches.
+    /// Waits for all launches. On the CPU a launch has ended when its call returns, and one that another host thread is
+    /// making now is not waited for.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ use crate::monitor::Exposed;
 use heap_core::COUNT_BYTES;
 use heap_core::hardened::Hardening;
 use heap_core::layout::{Layout, LayoutError, MIN_CAPACITY};
+use parking_lot::ReentrantMutex;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -135,6 +136,7 @@ impl HeapBuilder<'_> {
             flags,
             generation: AtomicU32::new(0),
             ring,
+            in_turn: ReentrantMutex::new(()),
         };
         heap.make_empty()?;
         Ok(heap)

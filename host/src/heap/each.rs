@@ -53,6 +53,7 @@ impl Heap {
         if requests.is_empty() {
             return Ok(requests);
         }
+        let _turn = self.in_turn.lock();
         let list: Memory = self
             .device
             .allocate(size_of_val(requests.as_slice()) as u64)?;
@@ -74,6 +75,7 @@ impl Heap {
 mod tests {
     use super::*;
     use crate::{Device, Error};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn every_request_is_answered() {
@@ -92,6 +94,46 @@ mod tests {
         assert!(heap.malloc_each(&[]).expect("nothing to do").is_empty());
         let snapshot = heap.snapshot().expect("the heap can be read");
         assert!(snapshot.is_empty() && snapshot.misuse_report().is_empty());
+    }
+
+    /// Addresses that one call of `malloc_each` gave twice.
+    fn given_twice(heap: &Heap) -> usize {
+        let given = heap.malloc_each(&[64; 2000]).expect("the heap is there");
+        let mut given: Vec<u64> = given.into_iter().filter(|address| *address != 0).collect();
+        let count = given.len();
+        given.sort_unstable();
+        given.dedup();
+        count - given.len()
+    }
+
+    #[test]
+    fn calls_of_many_threads_come_one_after_the_other() {
+        let device = Device::cpu_with_threads(2);
+        let heap = Heap::builder(&device).capacity(16 << 20).build();
+        let heap = heap.expect("there is memory");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (heap, is_over) = (&heap, &is_over);
+            let others = [
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        heap.reset().expect("the heap is there");
+                    }
+                }),
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let snapshot = heap.snapshot().expect("the heap can be read");
+                        snapshot.check().expect("nothing is half done");
+                    }
+                }),
+            ];
+            let twice: usize = (0..200).map(|_| given_twice(heap)).sum();
+            is_over.store(true, Ordering::Relaxed);
+            for other in others {
+                other.join().expect("it is in order");
+            }
+            assert_eq!(twice, 0);
+        });
     }
 
     #[test]

@@ -19,6 +19,7 @@ use heap_core::inspect::{self, InspectError, MisuseReport};
 use heap_core::layout::Layout;
 use heap_core::{Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
+use parking_lot::ReentrantMutex;
 use simt::kernel::Kernel;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,6 +45,10 @@ pub struct Heap {
     generation: AtomicU32,
     /// Of the quarantine.
     ring: Option<Memory>,
+    /// Held by calls that make the heap empty, read it as a whole or allocate for the host, so that each comes
+    /// before or after another of a different thread. On the CPU, where nothing is enqueued, nothing else orders
+    /// them. Reentrant: a thread of a pool may begin another call while it waits for one.
+    pub(crate) in_turn: ReentrantMutex<()>,
 }
 
 /// Where the pages of a heap are.
@@ -186,7 +191,7 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// As for [`Device::launch`].
+    /// As for [`Device::launch`], and no other host thread may [`reset`](Self::reset) the heap meanwhile.
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         self.check()?;
         self.attend()?;
@@ -202,7 +207,7 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// As for [`Device::launch`].
+    /// As for [`launch`](Self::launch).
     pub unsafe fn time<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<f64> {
         self.check()?;
         self.attend()?;
@@ -212,12 +217,15 @@ impl Heap {
 
     /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
     /// stale then: what is tried through them is refused and counted, see
-    /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale).
+    /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale). Other host threads may call [`malloc_each`](Self::malloc_each),
+    /// [`free_each`](Self::free_each) and [`snapshot`](Self::snapshot) meanwhile, which come before or after it, but
+    /// launch nothing that uses the heap.
     ///
     /// # Errors
     ///
     /// If the device fails.
     pub fn reset(&self) -> Result<()> {
+        let _turn = self.in_turn.lock();
         self.check()?;
         self.device.synchronize()?;
         // SeqCst: nothing depends on it but the next handle.
@@ -283,12 +291,15 @@ impl Heap {
         self.reset()
     }
 
-    /// Reads back what the heap holds, after all launches.
+    /// Reads back what the heap holds, after all launches. What other host threads launch meanwhile may be in it by
+    /// half, as if the heap were damaged: on the CPU that is every launch of theirs that has not returned, but for
+    /// [`malloc_each`](Self::malloc_each) and [`free_each`](Self::free_each), which come before or after it.
     ///
     /// # Errors
     ///
     /// If the device fails, or the metadata make no sense.
     pub fn snapshot(&self) -> Result<Snapshot> {
+        let _turn = self.in_turn.lock();
         self.check()?;
         self.device.synchronize()?;
         let length = usize::try_from(self.layout.metadata_bytes).unwrap_or(usize::MAX);
