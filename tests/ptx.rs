@@ -21,7 +21,8 @@ use scatterheap::kernels::{
 use scatterheap::simt::kernel::Kernel;
 use scatterheap_bench::module::KERNELS as BENCH_KERNELS;
 use scatterheap_bench_kernels::{
-    access, alloc_heavy, blocks as timed, churn as bench_churn, contents, graph, latency, workgen,
+    access, alloc_heavy, blocks as timed, churn as bench_churn, contents, faults, graph, latency,
+    workgen,
 };
 use scatterheap_capi::heap::code::MODULES as DEVICE_FUNCTIONS;
 
@@ -60,7 +61,7 @@ const ALLOCATE: [&str; 3] = [
 const FREE: [&str; 2] = [timed::Free::NAME, timed::FreeOfWarps::NAME];
 
 /// All other kernels of the benchmark.
-const OTHER_BENCH_ENTRIES: [&str; 32] = [
+const OTHER_BENCH_ENTRIES: [&str; 33] = [
     timed::StoreFloor::NAME,
     timed::StoreFloorMixed::NAME,
     timed::StoreFloorOfWarps::NAME,
@@ -73,6 +74,7 @@ const OTHER_BENCH_ENTRIES: [&str; 32] = [
     bench_churn::NativeChurn::NAME,
     contents::Fill::NAME,
     contents::Check::NAME,
+    faults::CountNulls::NAME,
     access::Write::NAME,
     access::Read::NAME,
     alloc_heavy::Grow::NAME,
