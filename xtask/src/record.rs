@@ -311,6 +311,9 @@ mod tests {
 
     #[test]
     fn an_interrupt_ends_the_program_alone() {
+        // Where the tests themselves run in the background it is ignored, and would be for the program.
+        // SAFETY: the default action is always good, and no other test relies on what was there.
+        unsafe { nix::libc::signal(SIGINT, nix::libc::SIG_DFL) };
         // To the end of the tests: a signal may take a while to come.
         mem::forget(Uninterrupted::begin().expect("it can be handled"));
         // As the terminal does: both are told.
