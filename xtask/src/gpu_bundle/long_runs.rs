@@ -203,7 +203,8 @@ mod tests {
         let warps = "#!/bin/sh\n\
             echo \"good,1,1,10,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
             echo 'test good ... good: 10 schedules'; echo ok; echo 'test bad ... '; exec sleep 60\n";
-        let (code, said, table) = run_hanging(warps, "3", "2");
+        // It hangs for three times the patience, so that a slow start does not count.
+        let (code, said, table) = run_hanging(warps, "6", "2");
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains(" has hung in bad for "), "{said}");
         assert!(table.contains("\nbad,0,1,"), "{table}");
