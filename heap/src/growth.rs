@@ -196,10 +196,17 @@ impl Core {
         let start = time::now();
         let mut nap = NAP;
         let total = self.wish_beyond(seen, pages);
+        if total <= seen {
+            // It is as large as it may be.
+            return false;
+        }
         let mut must_ask = self.want(total);
         loop {
             if self.admitted() > seen {
                 return true;
+            }
+            if !must_ask && self.is_refused(total) {
+                return self.admitted() > seen;
             }
             match self.ask(total) {
                 Outcome::Grown => return true,
@@ -244,6 +251,23 @@ impl Core {
         shared.wanted.fetch_max(wanted, Ordering::Relaxed) < wanted
     }
 
+    /// Whether the host has refused a heap of `own` pages, and all that it has mapped is admitted, as far as that can be told without the lease. Millions of
+    /// requests to an exhausted heap would wait for each other otherwise.
+    fn is_refused(&self, own: u32) -> bool {
+        // Relaxed: a glance that spares those who wait for pages to read the host's memory.
+        if own < self.globals().shared.limit.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (pages, limit) = self.mailbox().read_answer();
+        own >= limit && pages.min(self.layout().page_count) <= self.admitted()
+    }
+
+    /// The mailbox of a heap that grows.
+    fn mailbox(&self) -> &Mailbox {
+        // SAFETY: it lives as long as the heap.
+        unsafe { &*(self.growth().mailbox as *const Mailbox) }
+    }
+
     /// Tells the host what is wanted, and admits what it answers, unless another thread is at it.
     /// The caller wants the heap to have `own` pages.
     fn ask(&self, own: u32) -> Outcome {
@@ -254,9 +278,10 @@ impl Core {
         if is_taken || shared.lease.swap(1, Ordering::Acquire) != 0 {
             return Outcome::Busy;
         }
-        // SAFETY: the mailbox of a heap that grows lives as long as the heap.
-        let mailbox = unsafe { &*(self.growth().mailbox as *const Mailbox) };
+        let mailbox = self.mailbox();
         let (pages, limit) = mailbox.read_answer();
+        // Relaxed: a hint, see `is_refused`.
+        shared.limit.store(limit, Ordering::Relaxed);
         self.post(mailbox, own, limit);
         let pages = pages.min(self.layout().page_count);
         // Relaxed: only the holder of the lease changes it.
@@ -349,25 +374,76 @@ mod tests {
     use super::*;
     use crate::layout::MIN_CAPACITY;
     use crate::simulated::host_heap::HostHeap;
+    use std::time::{Duration, Instant};
+
+    /// Pages of the smallest heap, and those that it has at first.
+    const ALL_PAGES: u32 = 16;
+    const FIRST_PAGES: u32 = 8;
+
+    /// The smallest heap and its mailbox, in which its host answered once.
+    fn answered(answer: Answer, patience: u64) -> (Box<Mailbox>, HostHeap) {
+        let mailbox = Box::new(Mailbox::new(answer));
+        let growth = Growth {
+            mailbox: &raw const *mailbox as u64,
+            patience,
+            pages: answer.pages,
+            low_water: 0,
+        };
+        let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
+        assert_eq!(host.heap().layout().page_count, ALL_PAGES);
+        (mailbox, host)
+    }
+
+    /// Takes the lease, for ever.
+    fn keep_lease(host: &HostHeap) {
+        let lease = &host.heap().core().globals().shared.lease;
+        lease.store(8, Ordering::Relaxed);
+    }
 
     #[test]
     fn a_lease_that_is_never_free_keeps_nobody_for_ever() {
         let answer = Answer {
-            pages: 8,
+            pages: FIRST_PAGES,
             closed: false,
         };
-        let mailbox = Mailbox::new(answer);
-        let growth = Growth {
-            mailbox: &raw const mailbox as u64,
-            patience: 1_000_000,
-            pages: 8,
-            low_water: 0,
-        };
-        let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
-        let lease = &host.heap().core().globals().shared.lease;
-        lease.store(8, Ordering::Relaxed);
+        let (_mailbox, host) = answered(answer, 1_000_000);
+        keep_lease(&host);
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         host.heap().admit_mapped();
-        assert_eq!(host.heap().core().admitted(), 8);
+        assert_eq!(host.heap().core().admitted(), FIRST_PAGES);
+    }
+
+    const MINUTE: u64 = 60_000_000_000;
+
+    #[test]
+    fn who_is_refused_what_was_wanted_before_needs_no_lease() {
+        let answer = Answer {
+            pages: FIRST_PAGES,
+            closed: true,
+        };
+        let (mailbox, host) = answered(answer, MINUTE);
+        assert!(host.heap().malloc(MIN_CAPACITY).is_null());
+        assert_eq!(mailbox.request(), ALL_PAGES);
+        keep_lease(&host);
+        let start = Instant::now();
+        assert!(host.heap().malloc(MIN_CAPACITY).is_null());
+        assert!(host.heap().malloc(MIN_CAPACITY / 2 + 1).is_null());
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_heap_that_is_as_large_as_it_may_be_waits_for_nobody() {
+        let answer = Answer {
+            pages: ALL_PAGES,
+            closed: false,
+        };
+        let (mailbox, host) = answered(answer, MINUTE);
+        let all = host.heap().malloc(MIN_CAPACITY);
+        let start = Instant::now();
+        assert!(!all.is_null() && host.heap().malloc(1).is_null());
+        assert!(start.elapsed() < Duration::from_secs(30));
+        assert_eq!(mailbox.request(), 0);
+        // SAFETY: the block is this thread's.
+        unsafe { host.heap().free(all) };
     }
 }

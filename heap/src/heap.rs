@@ -166,6 +166,8 @@ pub struct Shared {
     pub wanted: DeviceAtomicU32,
     /// 1 while a thread reads the mailbox.
     pub lease: DeviceAtomicU32,
+    /// The limit that it read there last, see [`Mailbox::refuse`](crate::growth::Mailbox::refuse): a hint.
+    pub limit: DeviceAtomicU32,
 }
 
 impl Shared {
@@ -186,6 +188,7 @@ impl Globals {
                 admitted: DeviceAtomicU32::new(pages),
                 wanted: DeviceAtomicU32::new(0),
                 lease: DeviceAtomicU32::new(0),
+                limit: DeviceAtomicU32::new(0),
             },
             misuses: core::array::from_fn(|_| DeviceAtomicU64::new(0)),
             misused: core::array::from_fn(|_| core::array::from_fn(|_| DeviceAtomicU64::new(0))),

@@ -22,7 +22,8 @@ pub(super) struct GlobalWords {
     pub admitted: u32,
     wanted: u32,
     pub lease: u32,
-    shared_padding: [u32; 28],
+    limit: u32,
+    shared_padding: [u32; 27],
     pub misuses: [u64; MISUSES],
     pub misused: [[u64; KEPT_ADDRESSES]; MISUSES],
     /// Blocks put in, exchanges begun, exchanges done.
