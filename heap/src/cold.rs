@@ -33,6 +33,7 @@ cold!(malloc_classes: malloc_classes(through: Wish, bytes: u64, group: u32, draw
 cold!(malloc_rarer: malloc_rarer(mark: Mark, bytes: u64, alignment: u64, site: u32) -> *mut u8);
 cold!(change_state: change_state(slab: Slab, was_hidden: bool, used: u32));
 cold!(free_rest: free_rest(rest: Rest, lanes: u32, mark: Mark, address: u64, head: u32, entry: Entry, bit: u32, word: u32, bits: u32));
+cold!(note_if_thinned: note_if_thinned(slab: Slab, used: u32));
 cold!(look_after: look_after(slab: Slab, state: &SlabState, used: u32, few: bool));
 cold!(look_at_large: look_at_large(slab: Slab, state: &SlabState, used: u32));
 cold!(free_rarer: free_rarer(mark: Mark, address: u64));

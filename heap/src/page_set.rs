@@ -50,6 +50,10 @@ pub struct SetState {
     word: DeviceAtomicU64,
     /// Of a class's set, stripes that have a slab of the class.
     pub(crate) holders: DeviceAtomicU32,
+    /// Of a class's set, how often one of its slabs may have become worth [punching](crate::punch).
+    thinned: DeviceAtomicU32,
+    /// As `thinned` was before all of its slabs were looked at in vain.
+    thinned_in_vain: DeviceAtomicU32,
 }
 
 impl SetState {
@@ -59,6 +63,8 @@ impl SetState {
         Self {
             word: DeviceAtomicU64::new(u64::from(pages)),
             holders: DeviceAtomicU32::new(0),
+            thinned: DeviceAtomicU32::new(0),
+            thinned_in_vain: DeviceAtomicU32::new(0),
         }
     }
 }
@@ -176,6 +182,29 @@ impl PageSet {
     pub fn remove_holder(&self) {
         // Release: who sees the lowered count and has a fence afterwards sees where the slab went, as who sees the stripe.
         self.counts().holders.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Says that one of the set's slabs may have become worth punching: so few of its slots are in use now.
+    pub fn note_thinned(&self) {
+        // Release: who sees it sees the slab, and its use.
+        self.counts().thinned.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often that was said, if it was since all slabs were looked at in vain.
+    #[must_use]
+    pub fn thinned_since(&self) -> Option<u32> {
+        let counts = self.counts();
+        // Acquire: the slabs are looked at afterwards.
+        let thinned = counts.thinned.load(Ordering::Acquire);
+        // Relaxed: who looked in vain looked after that was said, or before it was said by who is not back yet.
+        (counts.thinned_in_vain.load(Ordering::Relaxed) != thinned).then_some(thinned)
+    }
+
+    /// Says that all of the set's slabs were looked at in vain, after `thinned` was [read](Self::thinned_since).
+    pub fn note_in_vain(&self, thinned: u32) {
+        // Relaxed: as it is read. (An older number leads to another look.)
+        let in_vain = &self.counts().thinned_in_vain;
+        in_vain.store(thinned, Ordering::Relaxed);
     }
 
     /// Members, and what was taken and is in transit, at least.
@@ -473,6 +502,35 @@ impl PageSet {
                 skipped = 0;
             }
             begin += AT_ONCE;
+        }
+        None
+    }
+
+    /// The first word at or after `from` that has members, and not by the summary, which may hide some for a moment.
+    #[must_use]
+    pub fn next_word_itself(&self, from: u32) -> Option<u32> {
+        let look = |index| {
+            if index < self.word_count {
+                self.look(index)
+            } else {
+                0
+            }
+        };
+        let mut first = from;
+        while first < self.word_count {
+            // At once, for most are empty.
+            let words = [
+                look(first),
+                look(first + 1),
+                look(first + 2),
+                look(first + 3),
+            ];
+            for (index, word) in (first..).zip(words) {
+                if word != 0 {
+                    return Some(index);
+                }
+            }
+            first += AT_ONCE;
         }
         None
     }

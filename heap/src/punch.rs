@@ -18,6 +18,7 @@
 use crate::class;
 use crate::entry::Entry;
 use crate::heap::Core;
+use crate::hints::log2;
 use crate::page_set::WORD_PAGES;
 use crate::refill::ticket_slab;
 use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
@@ -28,8 +29,8 @@ use simt::time;
 
 /// Smaller slabs are left alone.
 /// (Under exploration slabs are tiny.)
-const LEAST_ORDER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
-/// Slabs are looked through of which less than this part is in use.
+pub(crate) const LEAST_ORDER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2 };
+/// Slabs are looked through of which less than this part is in use: fewer slots than the largest power of two that is no more than it.
 const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 /// Looks at a slab until its lanes have claimed what they drew, and nanoseconds between two.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
@@ -87,24 +88,40 @@ impl Holes {
 impl Core {
     /// Punches slabs of a class, one class after the other from any one on, until pages became free: whether some did, or another is about to free some.
     #[inline(never)]
-    pub(crate) fn punch_slabs(&self) -> bool {
+    pub(crate) fn punch_slabs(&self, of_stripes: bool) -> bool {
         let classes = self.layout().class_count;
         let first = self.at_random(classes);
-        [first..classes, 0..first]
-            .into_iter()
-            .any(|classes| self.any_with_slabs(classes, |class| self.punch_slabs_of(class)))
+        [first..classes, 0..first].into_iter().any(|classes| {
+            self.any_with_slabs(classes, |class| self.punch_slabs_of(class, of_stripes))
+        })
     }
 
-    /// The same with the slabs of a class.
+    /// The same with the slabs of a class. The listed ones are not looked at as long as none of them may have become worth it since that was in vain: there may be a hundred thousand, and millions of requests.
     #[inline(never)]
-    fn punch_slabs_of(&self, class: u32) -> bool {
+    fn punch_slabs_of(&self, class: u32, of_stripes: bool) -> bool {
         let listed = self.listed(class);
-        let mut found = listed.holders() > 0 && self.let_stripes_go(class);
+        let found = of_stripes && listed.holders() > 0 && self.let_stripes_go(class);
+        if listed.count() == 0 {
+            return found;
+        }
+        let Some(thinned) = listed.thinned_since() else {
+            return found;
+        };
+        let were_punched = self.punch_listed_slabs(class);
+        if !were_punched {
+            listed.note_in_vain(thinned);
+        }
+        found | were_punched
+    }
+
+    /// The same with the listed slabs of a class.
+    #[inline(never)]
+    fn punch_listed_slabs(&self, class: u32) -> bool {
+        let listed = self.listed(class);
+        let mut found = false;
         let mut from = 0;
-        while listed.count() > 0
-            && let Some(index) = listed.next_word(from)
-            && index < listed.word_count()
-        {
+        while let Some(index) = listed.next_word_itself(from) {
+            time::give_turn();
             // A guess, which `remove` verifies.
             let mut word = listed.look(index);
             while word != 0 {
@@ -169,19 +186,36 @@ impl Core {
         slab.order() >= LEAST_ORDER && are_few(u32::from(self.page_shift), slab, used)
     }
 
-    /// Whether enough pages of a slab are empty, of which so many slots are in use. Slabs that were looked through in vain are so again once half as much is in use.
+    /// Whether so many slots in use are few of a slab that is large enough to be punched, and it was not looked through in vain already: then it is again once its use is below the
+    /// next power of two.
+    #[inline(always)]
+    fn may_be_worth_punching(&self, slab: Slab, used: u32) -> bool {
+        if !self.are_few_in_use(slab, used) {
+            return false;
+        }
+        let searched = self.slab_state(slab.page()).searched();
+        searched == 0 || log2(used) < log2(searched)
+    }
+
+    /// Says so to who searches, if a slab that is listed may have become worth punching by a change of its use: whenever that falls [below a power of two](falls_below_a_power), and when the slab is listed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_if_thinned(&self, slab: Slab, used: u32) {
+        if self.is_plausible(slab) && self.may_be_worth_punching(slab, used) {
+            self.listed(slab.class()).note_thinned();
+        }
+    }
+
+    /// Whether enough pages of a slab are empty, of which so many slots are in use.
     fn is_worth_punching(&self, slab: Slab, used: u32) -> bool {
-        let state = self.slab_state(slab.page());
-        let searched = state.searched();
-        let may_be_worth_it = searched == 0 || used <= searched / 2;
-        if !self.are_few_in_use(slab, used) || !may_be_worth_it {
+        if !self.may_be_worth_punching(slab, used) {
             return false;
         }
         // What is old makes fewer holes: not for long, but who is content with it would not come again.
         let is_worth_it = self.look_through(slab, false).1.are_enough(slab)
             || self.look_through(slab, true).1.are_enough(slab);
         if !is_worth_it {
-            state.note_searched(used.max(1));
+            self.slab_state(slab.page()).note_searched(used.max(1));
         }
         is_worth_it
     }
@@ -331,13 +365,19 @@ pub(crate) fn may_be_punched(seen: Ticket) -> bool {
     seen.has_slab() && seen.order() >= LEAST_ORDER && (seen.left() >= 0 || seen.is_rewinding())
 }
 
-/// Whether so many slots are fewer than that share of a slab's, rounded down: a slab of seven slots never has few in use.
+/// Whether so many slots are fewer than that share of a slab's, rounded down to a power of two: a slab of fifteen slots never has few in use.
 #[inline(always)]
 fn are_few(page_shift: u32, slab: Slab, used: u32) -> bool {
     // By bytes, without a division.
     let bytes = u64::from(slab.pages()) << page_shift;
-    let more = (u64::from(used) + 1) * u64::from(class::slot_bytes(slab.class()));
-    more * u64::from(FEW_SHARE) <= bytes
+    let power = 2_u64 << log2(used);
+    power * u64::from(class::slot_bytes(slab.class())) * u64::from(FEW_SHARE) <= bytes
+}
+
+/// Whether the use of a slab that is listed falls below a power of two, by a change of the slab's word from `before` to `after`. (Of others the flag, the mark or the away count are in both.)
+#[inline(always)]
+pub(crate) fn falls_below_a_power(before: u32, after: u32) -> bool {
+    before ^ after > before & after
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -346,8 +386,9 @@ mod tests {
     use crate::layout;
     use crate::simulated::host_heap::HostHeap;
 
-    /// Bytes of the blocks of the slab that is to be punched.
+    /// Bytes of the blocks of the slab that is to be punched, and of a page.
     const BYTES: u32 = 64;
+    const PAGE: u64 = 1 << 10;
 
     fn obtain(host: &HostHeap, bytes: u32) -> Option<u64> {
         let address = host.heap().malloc(bytes.into()) as u64;
@@ -359,8 +400,8 @@ mod tests {
         unsafe { host.heap().free(address as *mut u8) };
     }
 
-    /// A full heap of 1 MiB, and a listed slab of eight pages or more of which nothing is in use but the first block.
-    fn sparse() -> (HostHeap, Slab) {
+    /// A full heap of 1 MiB, a slab of eight pages or more in it, and the slab's blocks.
+    fn full() -> (HostHeap, Slab, Vec<u64>) {
         let host = HostHeap::new(1 << 20, 1, 0);
         let (mut blocks, mut large) = (Vec::new(), None);
         while let Some(block) = obtain(&host, BYTES) {
@@ -373,10 +414,15 @@ mod tests {
         let slab = large.expect("slabs grow");
         let begin = host.heap().base() + (u64::from(slab.page()) << host.heap().page_shift);
         let end = begin + (u64::from(slab.pages()) << host.heap().page_shift);
-        let others = blocks
-            .into_iter()
-            .filter(|block| (begin + 1..end).contains(block));
-        others.for_each(|block| free(&host, block));
+        blocks.retain(|block| (begin..end).contains(block));
+        blocks.sort_unstable();
+        (host, slab, blocks)
+    }
+
+    /// The same, but nothing is in use of the slab but its first block, so it is listed.
+    fn sparse() -> (HostHeap, Slab) {
+        let (host, slab, blocks) = full();
+        blocks[1..].iter().for_each(|&block| free(&host, block));
         (host, slab)
     }
 
@@ -399,6 +445,62 @@ mod tests {
         assert!(!is_listed(&host, slab));
         // But for those with words of the bitmap.
         assert!(core.free_pages().count() >= slab.pages() / 2);
+    }
+
+    #[test]
+    fn slabs_that_were_looked_at_in_vain_are_not_looked_at_again() {
+        let (host, slab, blocks) = full();
+        let core = host.heap().core();
+        let listed = core.listed(slab.class());
+        // Of each page something lives on.
+        let lives = |block: &&u64| (**block - host.heap().base()).is_multiple_of(PAGE);
+        let dies = |block: &&u64| !lives(block);
+        blocks
+            .iter()
+            .filter(dies)
+            .for_each(|&block| free(&host, block));
+        assert!(is_listed(&host, slab) && listed.thinned_since().is_some());
+        assert!(!core.punch_slabs(true));
+        assert_eq!(listed.thinned_since(), None);
+        assert!(!core.punch_slabs(true));
+        blocks
+            .iter()
+            .filter(lives)
+            .skip(1)
+            .for_each(|&block| free(&host, block));
+        assert!(listed.thinned_since().is_some());
+        assert!(core.punch_slabs(true));
+        assert!(!core.punch_slabs(true));
+    }
+
+    #[test]
+    fn who_searches_is_told_of_each_slab_that_may_have_become_worth_it() {
+        let mut random = 1_u64;
+        let mut told = 0;
+        for _ in 0..20 {
+            let (host, slab, mut blocks) = full();
+            let core = host.heap().core();
+            let listed = core.listed(slab.class());
+            while blocks.len() > 1 {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let number = usize::try_from(random >> 40).expect("24 bits");
+                free(&host, blocks.swap_remove(number % blocks.len()));
+                let used = core.used_hint(slab.page());
+                assert_eq!(used as usize, blocks.len());
+                let thinned = listed.thinned_since();
+                assert!(thinned.is_some() || !core.may_be_worth_punching(slab, used));
+                if let Some(thinned) = thinned {
+                    told += 1;
+                    if number & 1 != 0 {
+                        core.slab_state(slab.page()).note_searched(used);
+                    }
+                    if number & 3 != 0 && !core.may_be_worth_punching(slab, used) {
+                        listed.note_in_vain(thinned);
+                    }
+                }
+            }
+        }
+        assert!(told > 100, "{told}");
     }
 
     #[test]
@@ -427,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn few_slots_are_fewer_than_a_share_rounded_down() {
+    fn few_slots_are_fewer_than_a_share_rounded_down_to_a_power_of_two() {
         for (page_shift, class) in
             (10..=20).flat_map(|shift| (0..96).map(move |class| (shift, class)))
         {
@@ -435,9 +537,11 @@ mod tests {
                 let slab = Slab::new(0, class, order);
                 let slots = layout::slots(page_shift, class, order);
                 let most = slots / FEW_SHARE;
-                for used in most.saturating_sub(2)..most + 3 {
+                let power = most.checked_ilog2().map_or(0, |log2| 1 << log2);
+                for used in (power.max(3) - 2..power + 3).chain([1, most]) {
                     let few = are_few(page_shift, slab, used);
-                    assert_eq!(few, used < most, "{page_shift} {class} {order} {used}");
+                    let expected = used < power;
+                    assert_eq!(few, expected, "{page_shift} {class} {order} {used}");
                 }
             }
         }

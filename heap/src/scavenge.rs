@@ -371,7 +371,7 @@ impl Core {
     pub(crate) fn make_room(&self) -> bool {
         let held = self.reclaim_idle();
         // What is listed a stripe may get meanwhile.
-        held.was_idle || (held.is_sparse || held.is_listed) && self.punch_slabs()
+        held.was_idle || (held.is_sparse || held.is_listed) && self.punch_slabs(held.is_sparse)
     }
 
     /// Takes slabs without a block in them away from their stripes, so that their pages are free

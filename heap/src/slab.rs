@@ -28,6 +28,7 @@ use crate::entry::Entry;
 use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
+use crate::punch::{LEAST_ORDER, falls_below_a_power};
 use crate::rewind::{are_few, is_turn, may_be_too_large, turn_of};
 use crate::stripe::Stripe;
 use simt::atomic::{DeviceAtomicU32, Ordering, fence};
@@ -201,7 +202,9 @@ impl Heap {
     pub(crate) fn asks_for_more(&self, entry: Entry, before: u32, count: u32) -> bool {
         let after = before.wrapping_sub(count);
         let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
-        !is_settled(before, after) || is_turn(before, after, are_few(count), slots_and_order)
+        !is_settled(before, after)
+            || may_be_thinned(entry, before, after)
+            || is_turn(before, after, are_few(count), slots_and_order)
     }
 
     /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.
@@ -239,6 +242,10 @@ impl Heap {
     #[inline(always)]
     fn settle_release(&self, head: u32, entry: Entry, before: u32, after: u32) {
         if is_settled(before, after) {
+            if may_be_thinned(entry, before, after) {
+                let slab = Slab::new(head, entry.class(), entry.order());
+                cold::note_if_thinned(self, slab, after);
+            }
             return;
         }
         let was_full = before & USE >= entry.slots(u32::from(self.page_shift));
@@ -258,13 +265,19 @@ fn is_settled(before: u32, after: u32) -> bool {
     after & INSTALLED != 0 || after != 0 && times_away(before) == 0
 }
 
-/// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, or it is
-/// [time](is_turn) to look after it, by turns of `turn` slots. One question for all three, and yes more often than it must be.
+/// Whether a slab that stays where it is may have become worth punching.
+#[inline(always)]
+fn may_be_thinned(entry: Entry, before: u32, after: u32) -> bool {
+    falls_below_a_power(before, after) && entry.order() >= LEAST_ORDER
+}
+
+/// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, it is listed and may be
+/// [worth punching](may_be_thinned), or it is [time](is_turn) to look after it, by turns of `turn` slots. Yes more often than it must be.
 #[inline(always)]
 fn is_rare(before: u32, count: u32, turn: u32) -> bool {
     // One less than after: of nothing it is the largest of all numbers.
     let below = before.wrapping_sub(count + 1);
-    (before ^ below) & !(turn - 1) | before & AWAY_COUNT != 0
+    ((before ^ below) & !(turn - 1) | before & AWAY_COUNT != 0) | falls_below_a_power(before, below)
 }
 
 impl Core {
@@ -415,6 +428,11 @@ impl Core {
         // change of the use comes after this, it finds the slab; if before, zero is read. And whose free finds the
         // count lowered knows, by the fence after its next search, of the slab's arrival.
         let before = self.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
+        let used = before & USE;
+        // Who freed until now freed from a slab that was on its way.
+        if used != 0 && slab.order() >= LEAST_ORDER {
+            self.note_if_thinned(slab, used);
+        }
         before & (INSTALLED | USE) == 0
     }
 
@@ -514,13 +532,14 @@ mod tests {
             for count in 1..=32 {
                 let after = before.wrapping_sub(count);
                 let is_away = before & AWAY_COUNT != 0;
+                let is_thinned = falls_below_a_power(before, after);
                 for few in [true, false] {
                     let is_rare = is_rare(before, count, turn_of(few));
                     seldom |= !is_rare;
                     // Of few slots, and of many.
                     for slots in [1 << 8, 3276, 1 << 12, 1 << 13, 1 << 16] {
                         let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
-                        let is_asked = after == 0 || is_away || is_turn;
+                        let is_asked = after == 0 || is_away || is_turn || is_thinned;
                         assert!(!is_asked || is_rare, "{before:#x} {count} {few} {slots}");
                     }
                 }

@@ -1918,6 +1918,51 @@ fn a_page_of_a_punched_slab_passes_the_content() {
     });
 }
 
+/// A listed slab of two pages, of slots of `SLOT` bytes, of which one lives in each page, the upper one first, and which was looked at in vain: nothing else of the heap is free.
+fn looked_at_in_vain(ground: &Ground) -> ([u64; 2], Vec<u64>) {
+    let stripe = || ground.host.stripe(class_of(SLOT as u32)).look();
+    let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SLOT)).collect();
+    let mut of_slab = vec![ground.obtain(SLOT)];
+    let slab = stripe();
+    assert_eq!(slab.order(), 1, "slabs grow");
+    of_slab.extend((1..2 * SLOTS).map(|_| ground.obtain(SLOT)));
+    // The stripe goes on to another one, all of which it uses.
+    blocks.push(ground.obtain(SLOT));
+    let next = stripe();
+    assert_ne!(next.page(), slab.page());
+    blocks.extend((0..next.left()).map(|_| ground.obtain(SLOT)));
+    for pages in [64, 32, 16, 8, 4, 2, 1] {
+        while let Some(rest) = ground.malloc(pages * PAGE) {
+            blocks.push(rest);
+        }
+    }
+    let left = [of_slab.remove(0), of_slab.pop().expect("some")];
+    of_slab.into_iter().for_each(|block| ground.free(block));
+    assert_eq!(ground.malloc(PAGE), None);
+    (left, blocks)
+}
+
+#[test]
+fn a_slab_that_was_looked_at_in_vain_is_looked_at_again_once_less_of_it_is_used() {
+    explore(3, || {
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = looked_at_in_vain(&ground);
+        // As in `who_sees_that_a_heap_grew_sees_its_pages_before_any_fence`.
+        let is_done = Arc::new(AtomicBool::new(false));
+        let does = is_done.clone();
+        let other = spawn(&ground, move |ground| {
+            ground.free(upper);
+            does.store(true, Ordering::Relaxed);
+        });
+        is_done.load(Ordering::Relaxed);
+        // In vain, unless it sees the free.
+        let early = ground.malloc(PAGE);
+        other.join().expect("no panic");
+        let page = early.unwrap_or_else(|| ground.obtain(PAGE));
+        finish(&ground, blocks.into_iter().chain([lower, page]).collect());
+    });
+}
+
 #[test]
 fn a_page_punched_in_vain_passes_the_content() {
     explore(2, || {

@@ -73,7 +73,8 @@ pub(super) struct SetWords {
     pub count: u32,
     epoch: u32,
     pub holders: u32,
-    padding: [u32; 29],
+    thinned: [u32; 2],
+    padding: [u32; 27],
 }
 
 const _: () = {
