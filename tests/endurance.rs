@@ -5,7 +5,7 @@ mod devices;
 use devices::for_each_device;
 use scatterheap::exhaustion;
 use scatterheap::soak::{self, Totals};
-use scatterheap::{Device, Error, Heap};
+use scatterheap::{Device, Error, Growth, Hardening, Heap};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,21 +23,48 @@ fn a_full_heap_says_no_to_everything_and_recovers() {
             (512, [8 * MIB, MIB / 2])
         };
         for capacity in capacities {
-            let heap = heap_of(device, capacity);
-            let settings = exhaustion::Settings {
-                threads,
-                requests: 4,
-                seed: 1,
-            };
-            let report = exhaustion::run(&heap, &settings, &mut |_, _| ());
-            let report = report.expect("the test can be run");
-            assert!(report.passed(), "{report:#?}");
-            for answer in &report.answers {
-                assert_eq!(answer.requests, u64::from(threads) * 4, "{report:#?}");
-                assert!(answer.used > 0.7, "{report:#?}");
-            }
+            says_no(&heap_of(device, capacity), threads);
         }
     });
+}
+
+#[test]
+fn full_heaps_that_grow_or_are_hardened_do_so_too() {
+    for_each_device("exhaustion of other heaps", |device| {
+        let (threads, capacity) = if device.is_gpu() {
+            (1 << 18, 256 * MIB)
+        } else {
+            (512, 4 * MIB)
+        };
+        let grows = |growth| {
+            let builder = Heap::builder(device).capacity(capacity / 2);
+            builder.max_capacity(capacity).growth(growth)
+        };
+        let builder = Heap::builder(device).capacity(capacity);
+        for builder in [
+            grows(Growth::BetweenLaunches),
+            grows(Growth::Live),
+            builder.harden(Hardening::QUARANTINE),
+        ] {
+            says_no(&builder.build().expect("there is memory"), threads);
+        }
+    });
+}
+
+/// Fills a heap by so many threads, lets them ask it for more, frees half of it, and all that again.
+fn says_no(heap: &Heap, threads: u32) {
+    let settings = exhaustion::Settings {
+        threads,
+        requests: 4,
+        seed: 1,
+    };
+    let report = exhaustion::run(heap, &settings, &mut |_, _| ());
+    let report = report.expect("the test can be run");
+    assert!(report.passed(), "{report:#?}");
+    for answer in &report.answers {
+        assert_eq!(answer.requests, u64::from(threads) * 4, "{report:#?}");
+        assert!(answer.used > 0.7, "{report:#?}");
+    }
 }
 
 #[test]

@@ -231,6 +231,7 @@ impl Test<'_> {
     }
 
     fn report(mut self, answers: Vec<Answer>) -> Result<Report> {
+        self.heap.drain_quarantine()?;
         let counted = self.tally.read()?;
         let snapshot = self.heap.snapshot()?;
         self.note(&snapshot, "at the end");
