@@ -12,7 +12,7 @@ use scatterheap::heap::misuse::KEPT_ADDRESSES;
 use scatterheap::inspect::{Failures, Misused};
 use scatterheap::kernels::blocks::Block;
 use scatterheap::stress::{self, Settings, Workload};
-use scatterheap::{Device, Error, Heap, Misuse, Occupancy, replay};
+use scatterheap::{Device, Error, Hardening, Heap, Misuse, Occupancy, replay};
 use std::ops::Range;
 
 const MIB: u64 = 1 << 20;
@@ -121,6 +121,30 @@ mod workloads {
     fn misuse() {
         passes(Workload::Misuse);
     }
+}
+
+/// Where memory runs out pages are given back, and small blocks have slots of larger ones.
+#[test]
+fn misuse_is_told_in_full_heaps_too() {
+    for_each_device("misuse in full heaps", |device| {
+        for modes in [Hardening::NONE, Hardening::QUARANTINE] {
+            let builder = Heap::builder(device).capacity(256 << 10).harden(modes);
+            let heap = builder.build().expect("there is memory for the heap");
+            for (threads, seed) in [(500, 1), (1000, 2), (3000, 3)] {
+                let settings = Settings {
+                    threads,
+                    rounds: 3,
+                    seed,
+                    ..Settings::for_workload(Workload::Misuse, &heap)
+                };
+                let report = stress::run(&heap, Workload::Misuse, &settings, &mut |_, _| ())
+                    .expect("the workload can be run");
+                assert!(report.passed(), "{report:#?}");
+                assert!(threads < 3000 || report.nulls > 0);
+                heap.reset().expect("the device works");
+            }
+        }
+    });
 }
 
 #[test]

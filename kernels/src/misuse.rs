@@ -34,7 +34,7 @@ pub const KINDS: [Misuse; HELD as usize] = [
 pub struct Addresses {
     /// Where they are: `count` of 8 bytes.
     pub array: u64,
-    /// How many there are, at least one.
+    /// How many there are.
     pub count: u64,
 }
 
@@ -43,7 +43,7 @@ impl Addresses {
     ///
     /// # Safety
     ///
-    /// The array must be as the fields say.
+    /// The array must be as the fields say, and not empty.
     unsafe fn of(self, thread: u64) -> u64 {
         // SAFETY: as the caller promises.
         unsafe { *(self.array as *const u64).add((thread % self.count) as usize) }
@@ -60,11 +60,11 @@ pub struct MisuseArguments {
     pub stale: Heap,
     /// Addresses that are not the heap's.
     pub foreign: Addresses,
-    /// Slots of 16 bytes that are not handed out, in slabs that stay.
+    /// Slots of 16 bytes that are not handed out, in pages that stay what they are.
     pub free_slots: Addresses,
     /// Blocks of 16 bytes that stay.
     pub anchors: Addresses,
-    /// Addresses in pages that are in no slab and no run.
+    /// Addresses in pages that are in no slab and no run. If there are none, no thread passes a pointer of that kind.
     pub retired: Addresses,
 }
 
@@ -109,7 +109,8 @@ impl MisuseArguments {
     unsafe fn step(&self, frees: bool, step: u64, thread: u64, block: u64, counts: &mut Counts) {
         let kind = KINDS[((step + thread) % HELD) as usize];
         let late = thread >> 1 & 1 == 1 || kind == Misuse::Retired;
-        if late == frees {
+        let is_there = kind != Misuse::Retired || self.retired.count > 0;
+        if late == frees && is_there {
             // SAFETY: as the caller promises.
             unsafe { self.misuse(kind, thread, block, counts) };
         }

@@ -4,19 +4,21 @@
 use super::blocks::{Filled, fill};
 use super::{FIRST_OWNER, Progress, Run, Settings};
 use crate::device::Grid;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::memory::Memory;
+use crate::size::Bytes;
 use heap_core::Heap as Handle;
-use heap_core::inspect::{PageUse, Snapshot};
+use heap_core::inspect::PageUse;
 use heap_core::layout::MIN_CAPACITY;
 use kernels::blocks::Block;
 use kernels::misuse::{Addresses, HELD, MisuseAmongFrees, MisuseAmongMallocs, MisuseArguments};
+use std::collections::HashSet;
 
 /// Bytes of the blocks next to which slots are free: of the smallest class, which no request above
 /// gets a slot of.
 pub(super) const BAIT: u64 = 16;
-/// Of so many blocks of that size one stays, so that its slab does.
+/// Of so many blocks of that size one stays, so that its page does.
 const ANCHOR: u32 = 5;
 /// Launches and what is between them.
 const STEPS: u64 = 4;
@@ -55,7 +57,8 @@ struct Baits<'a> {
 }
 
 impl<'a> Baits<'a> {
-    fn new(heap: &'a Heap, settings: &Settings) -> Result<Self> {
+    /// `class` is that of the small blocks.
+    fn new(heap: &'a Heap, settings: &Settings, class: u32) -> Result<Self> {
         let threads = settings.threads.div_ceil(4).saturating_mul(ANCHOR);
         let settings = Settings {
             threads,
@@ -78,32 +81,70 @@ impl<'a> Baits<'a> {
             part.collect()
         };
         anchors.release_only(&part(false), &part(true))?;
-        let snapshot = heap.snapshot()?;
         let addresses = |blocks: Vec<Block>| -> Vec<u64> {
             let addresses = blocks.into_iter().map(|block| block.address);
             addresses.filter(|address| *address != 0).collect()
         };
-        let mut free = addresses(part(false));
-        let used = slabs_in_use(&snapshot);
-        free.retain(|address| used[page_of(&snapshot, *address)]);
+        let (mut free, live) = (addresses(part(false)), addresses(part(true)));
+        // Where memory has run out a page of a slab in which nothing lives is given back, and small blocks may have had slots of larger ones, which are somebody's again.
+        let kept: HashSet<usize> = live.iter().map(|address| page_of(heap, *address)).collect();
+        let pages = heap.snapshot()?.page_map();
+        free.retain(|address| {
+            let page = page_of(heap, *address);
+            kept.contains(&page) && class_of(pages[page]) == Some(class)
+        });
         Ok(Self {
-            live: List::new(heap, &addresses(part(true)))?,
+            live: List::new(heap, &live)?,
             free: List::new(heap, &free)?,
             anchors,
         })
     }
+
+    /// Whether no block stayed, or no slot beside one is free.
+    fn are_lacking(&self) -> bool {
+        self.live.count == 0 || self.free.count == 0
+    }
 }
 
-fn page_of(snapshot: &Snapshot, address: u64) -> usize {
-    let page = (address - snapshot.base()) >> snapshot.layout().page_shift;
+fn page_of(heap: &Heap, address: u64) -> usize {
+    let page = (address - heap.base()) >> heap.layout().page_shift;
     usize::try_from(page).unwrap_or(usize::MAX)
 }
 
-/// By page: whether it is in a slab with a block.
-fn slabs_in_use(snapshot: &Snapshot) -> Vec<bool> {
-    let pages = snapshot.page_map().into_iter();
-    let in_use = pages.map(|page| matches!(page, PageUse::Slab { used, .. } if used > 0.0));
-    in_use.collect()
+fn class_of(page: PageUse) -> Option<u32> {
+    match page {
+        PageUse::Slab { class, .. } => Some(class),
+        _ => None,
+    }
+}
+
+/// The class of blocks of [`BAIT`] bytes, in a heap that is empty and stays so.
+fn class_of_baits(heap: &Heap, settings: &Settings) -> Result<Option<u32>> {
+    let one = Settings {
+        threads: 1,
+        least: BAIT,
+        most: BAIT,
+        ..*settings
+    };
+    let filled = fill(heap, &one)?;
+    let address = filled.blocks()?[0].address;
+    let pages = heap.snapshot()?.page_map();
+    filled.release()?;
+    // NULL lies before the heap.
+    let page = address.checked_sub(heap.base());
+    Ok(page.and_then(|_| class_of(pages[page_of(heap, address)])))
+}
+
+/// Why there is nothing to pass bad pointers to.
+fn too_small(run: &Run<'_>) -> Error {
+    let capacity = Bytes(run.heap.capacity());
+    Error::BadSettings {
+        asked: format!(
+            "`misuse` by {} threads in a heap of {capacity}",
+            run.settings.threads
+        ),
+        advice: "it has no room for small blocks beside which slots are free: use a larger heap, or fewer threads",
+    }
 }
 
 /// Addresses in all pages that are in no use.
@@ -139,6 +180,9 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
     let (heap, settings) = (run.heap, run.settings);
     let stale = heap.handle()?;
     heap.reset()?;
+    let Some(class) = class_of_baits(heap, settings)? else {
+        return Err(too_small(run));
+    };
     let count = u64::from(settings.threads) * HELD;
     let held = heap.device().allocate(count * size_of::<Block>() as u64)?;
     held.clear()?;
@@ -151,6 +195,7 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
         let mut show = |step| progress(done + step, u64::from(settings.rounds) * STEPS);
         let round = Round {
             number,
+            class,
             stale,
             held: &held,
             foreign: &foreign,
@@ -163,6 +208,8 @@ pub(super) fn run(run: &mut Run<'_>, progress: Progress<'_>) -> Result<()> {
 /// What a round is given.
 struct Round<'a> {
     number: u32,
+    /// Of the small blocks.
+    class: u32,
     stale: Handle,
     held: &'a Memory,
     foreign: &'a List,
@@ -170,7 +217,7 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn run(&self, run: &mut Run<'_>, show: &mut dyn FnMut(u64)) -> Result<()> {
-        let baits = Baits::new(run.heap, run.settings)?;
+        let baits = Baits::new(run.heap, run.settings, self.class)?;
         show(1);
         let mut rounds = run.rounds(self.number, 1)?;
         rounds.first_owner = FIRST_OWNER;
@@ -185,6 +232,10 @@ impl Round<'_> {
             retired: self.foreign.addresses(),
         };
         let grid = Grid::of(run.settings.threads);
+        if baits.are_lacking() {
+            baits.anchors.release()?;
+            return Err(too_small(run));
+        }
         // SAFETY: the table and the lists are as the arguments say, and live until the launches ended.
         unsafe { run.timed_on::<MisuseAmongMallocs>(grid, &arguments)? };
         run.note_peak()?;
@@ -195,6 +246,9 @@ impl Round<'_> {
         show(2);
         let retired = unused(run.heap)?;
         arguments.retired = retired.addresses();
+        if retired.count == 0 {
+            run.retired_left_out += u64::from(run.settings.threads);
+        }
         // SAFETY: as above.
         unsafe { run.timed_on::<MisuseAmongFrees>(grid, &arguments)? };
         show(3);

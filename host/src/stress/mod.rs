@@ -39,6 +39,8 @@ struct Run<'a> {
     tally: DeviceTally,
     /// Seconds in kernels that allocate or free.
     seconds: f64,
+    /// As in the [report](Report::retired_left_out).
+    retired_left_out: u64,
     peak: Option<crate::Occupancy>,
     timeline: Timeline,
 }
@@ -171,6 +173,7 @@ pub fn run(
         _shown: ShownOperations::new(heap, &tally),
         tally,
         seconds: 0.0,
+        retired_left_out: 0,
         peak: None,
         timeline: Timeline::new(settings.moments),
     };
@@ -195,5 +198,9 @@ pub fn run(
     heap.drain_quarantine()?;
     let timeline = std::mem::replace(&mut run.timeline, Timeline::new(0)).finish();
     let report = report::make(heap, workload, settings, &counted, run.seconds, peak, whole)?;
-    Ok(Report { timeline, ..report })
+    Ok(Report {
+        timeline,
+        retired_left_out: run.retired_left_out,
+        ..report
+    })
 }

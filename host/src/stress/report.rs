@@ -46,6 +46,8 @@ pub struct Report {
     pub framed: bool,
     /// Calls by which the workload misused the heap, of each kind that there is a plain pointer for.
     pub injected: u64,
+    /// How many fewer of these calls passed a pointer into a page that is in no use, for there was no such page.
+    pub retired_left_out: u64,
     /// Calls that the heap refused.
     pub misuses: MisuseReport,
     /// Whether one request took the whole heap at the end.
@@ -69,11 +71,12 @@ impl Report {
         } else {
             Misuse::NotAllocated
         };
-        let injected = match kind {
-            Misuse::Foreign | Misuse::Interior | Misuse::Retired | Misuse::Stale => true,
-            other => other == freed,
-        };
-        if injected { self.injected } else { 0 }
+        match kind {
+            Misuse::Retired => self.injected - self.retired_left_out,
+            Misuse::Foreign | Misuse::Interior | Misuse::Stale => self.injected,
+            other if other == freed => self.injected,
+            _ => 0,
+        }
     }
 
     /// Whether nothing was found wrong. NULL is not wrong.
@@ -130,6 +133,7 @@ pub(super) fn make(
             Workload::Misuse => u64::from(settings.threads) * u64::from(settings.rounds),
             _ => 0,
         },
+        retired_left_out: 0,
         misuses: occupancy.misuses,
         whole_heap_at_end,
         violations: snapshot
