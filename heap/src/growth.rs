@@ -218,6 +218,10 @@ impl Core {
             let waited = time::now().wrapping_sub(start);
             let patience = self.growth().patience;
             if waited >= patience && !must_ask || waited >= patience.saturating_add(LEASE) {
+                if must_ask {
+                    // Relaxed: as in `want`. The next one has to ask.
+                    self.globals().shared.wanted.store(0, Ordering::Relaxed);
+                }
                 return self.admitted() > seen;
             }
             time::nanosleep(nap);
@@ -411,6 +415,22 @@ mod tests {
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         host.heap().admit_mapped();
         assert_eq!(host.heap().core().admitted(), FIRST_PAGES);
+    }
+
+    #[test]
+    fn who_gave_up_before_the_host_was_asked_leaves_that_to_the_next() {
+        let answer = Answer {
+            pages: FIRST_PAGES,
+            closed: true,
+        };
+        let (mailbox, host) = answered(answer, 0);
+        keep_lease(&host);
+        assert!(host.heap().malloc(MIN_CAPACITY).is_null());
+        assert_eq!(mailbox.request(), 0);
+        let lease = &host.heap().core().globals().shared.lease;
+        lease.store(0, Ordering::Relaxed);
+        assert!(host.heap().malloc(MIN_CAPACITY).is_null());
+        assert_eq!(mailbox.request(), ALL_PAGES);
     }
 
     const MINUTE: u64 = 60_000_000_000;

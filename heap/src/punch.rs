@@ -24,7 +24,7 @@ use crate::refill::ticket_slab;
 use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
-use simt::atomic::Ordering;
+use simt::atomic::{Ordering, fence};
 use simt::time;
 
 /// Smaller slabs are left alone.
@@ -100,6 +100,8 @@ impl Core {
     #[inline(never)]
     fn punch_slabs_of(&self, class: u32, of_stripes: bool) -> bool {
         let listed = self.listed(class);
+        // One that was listed a stripe may have by now.
+        let of_stripes = of_stripes || listed.thinned_since().is_some();
         let found = of_stripes && listed.holders() > 0 && self.let_stripes_go(class);
         if listed.count() == 0 {
             return found;
@@ -202,6 +204,8 @@ impl Core {
     #[inline(never)]
     pub(crate) fn note_if_thinned(&self, slab: Slab, used: u32) {
         if self.is_plausible(slab) && self.may_be_worth_punching(slab, used) {
+            // Acquire: what changed the use before, as who listed the slab did, is passed on.
+            fence(Ordering::Acquire);
             self.listed(slab.class()).note_thinned();
         }
     }
@@ -252,6 +256,8 @@ impl Core {
     fn punch_listed(&self, seen: Slab) -> bool {
         // Who finds neither the slab nor its pages must know that they are on their way.
         self.free_pages().announce(seen.pages());
+        // Release, of the announcement: to who sees the slab gone, and has a fence after its search.
+        fence(Ordering::Release);
         let moved = !self.listed(seen.class()).remove(seen.page()) || self.punch_taken(seen);
         self.free_pages().renounce(seen.pages());
         moved
@@ -526,6 +532,58 @@ mod tests {
         assert!(is_listed(&host, slab));
         assert_eq!(core.free_pages().count(), 0);
         assert!(core.punch_listed(slab));
+    }
+
+    /// Whether pages of a slab are had, of which one block lives, if who listed the slab that was there before `rests` before it says so, until then.
+    fn has_pages_while_a_lister_rests(rests: bool) -> bool {
+        let (host, slab, blocks) = full();
+        let core = host.heap().core();
+        // Whose free lists the slab, all but the last change of that.
+        free(&host, blocks[0]);
+        if rests {
+            core.usage(slab.page()).fetch_add(AWAY, Ordering::Relaxed);
+        }
+        blocks[1..].iter().for_each(|&block| free(&host, block));
+        // Another slab, all of which was drawn, and in no stripe.
+        let next = Slab::new(slab.page(), class::class_of(2 * BYTES), slab.order());
+        assert!(core.take_exactly(next.page(), next.pages()));
+        core.found_slab(next);
+        let slots = core.slots(next);
+        assert!(!core.reserve(next, slots));
+        for first in (0..slots).step_by(32) {
+            let word = core.slot_word(core.slot_word_index(next.page(), first));
+            word.store(u32::MAX, Ordering::Relaxed);
+        }
+        let begin = host.heap().base() + u64::from(next.page()) * PAGE;
+        let block = |slot| begin + u64::from(slot * 2 * BYTES);
+        (1..slots).for_each(|slot| free(&host, block(slot)));
+        if rests {
+            let before = core.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
+            core.note_if_thinned(slab, before & USE);
+        }
+        assert!(is_listed(&host, next) && core.may_be_worth_punching(next, 1));
+        obtain(&host, 1024).is_some()
+    }
+
+    #[test]
+    fn a_slab_is_found_though_who_listed_the_one_before_rests() {
+        assert!(has_pages_while_a_lister_rests(false));
+        assert!(has_pages_while_a_lister_rests(true));
+    }
+
+    #[test]
+    fn a_slab_that_a_stripe_got_since_stripes_were_looked_at_is_found() {
+        let (host, slab) = sparse();
+        let core = host.heap().core();
+        let classes = core.layout().class_count;
+        let epoch = core.epochs_first(classes);
+        let held = core.reclaim_idle();
+        assert!(!held.was_idle && !held.is_sparse && held.is_listed);
+        obtain(&host, BYTES).expect("of the slab");
+        assert!(!is_listed(&host, slab));
+        // Who wants pages is told of nothing else.
+        assert_eq!(core.epochs_first(classes), epoch);
+        assert!(core.punch_slabs(held.is_sparse));
     }
 
     #[test]

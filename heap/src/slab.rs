@@ -251,6 +251,11 @@ impl Heap {
         let was_full = before & USE >= entry.slots(u32::from(self.page_shift));
         if !was_full && times_away(after) != 0 {
             self.core().raise_doubt();
+            // Who listed it may be about to say so of the slab that was here before.
+            if may_be_thinned(entry, before & USE, after & USE) {
+                let slab = Slab::new(head, entry.class(), entry.order());
+                cold::note_if_thinned(self, slab, after & USE);
+            }
         }
         if was_full || after & USE == 0 {
             let slab = Slab::new(head, entry.class(), entry.order());
@@ -354,6 +359,8 @@ impl Core {
     /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:
     /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
+        // What lives in it may lie elsewhere then.
+        self.slab_state(slab.page()).note_searched(0);
         // Relaxed: the slab is listed with release next.
         let before = self
             .usage(slab.page())

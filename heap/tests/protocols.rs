@@ -1963,6 +1963,67 @@ fn a_slab_that_was_looked_at_in_vain_is_looked_at_again_once_less_of_it_is_used(
     });
 }
 
+/// Bytes of slots of which a slab of four pages has eight.
+const WIDE: u64 = 4 * SLOT;
+
+/// The blocks of a full slab of four pages, in no stripe, and all others: nothing is free.
+fn full_of_wide(ground: &Ground) -> (Vec<u64>, Vec<u64>) {
+    let stripe = || ground.host.stripe(class_of(WIDE as u32)).look();
+    let mut of_slab: Vec<_> = (0..4 * PAGE / WIDE).map(|_| ground.obtain(WIDE)).collect();
+    assert_eq!(stripe().order(), 2, "slabs grow");
+    let mut blocks = vec![ground.obtain(WIDE)];
+    while stripe().left() > 0 {
+        blocks.push(ground.obtain(WIDE));
+    }
+    for pages in [128, 64, 32, 16, 8, 4, 2, 1] {
+        while let Some(rest) = ground.malloc(pages * PAGE) {
+            blocks.push(rest);
+        }
+    }
+    of_slab.sort_unstable();
+    (of_slab, blocks)
+}
+
+/// Who says that little is used passes on that another listed the slab.
+#[test]
+fn a_slab_is_punched_that_one_lists_and_another_empties() {
+    explore(3, || {
+        let ground = Ground::with_capacity(2 * PUNCHABLE, 4);
+        let (of_slab, mut blocks) = full_of_wide(&ground);
+        let (first, upper) = (of_slab[3], of_slab[4..].to_vec());
+        blocks.extend(&of_slab[..3]);
+        let lister = spawn(&ground, move |ground| ground.free(first));
+        let other = spawn(&ground, move |ground| {
+            upper.into_iter().for_each(|block| ground.free(block));
+        });
+        let early = ground.malloc(PAGE);
+        lister.join().expect("no panic");
+        other.join().expect("no panic");
+        blocks.push(early.unwrap_or_else(|| ground.obtain(PAGE)));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn two_that_want_a_page_of_a_slab_with_two_get_one_each() {
+    explore(3, || {
+        let ground = Ground::with_capacity(2 * PUNCHABLE, 4);
+        let (of_slab, mut blocks) = full_of_wide(&ground);
+        of_slab[3..].iter().for_each(|&block| ground.free(block));
+        blocks.extend(&of_slab[..3]);
+        let other = spawn(&ground, |ground| ground.malloc(PAGE));
+        let pages = [ground.malloc(PAGE), other.join().expect("no panic")];
+        assert_eq!(pages.iter().flatten().count(), 2, "{pages:?}");
+        finish(
+            &ground,
+            blocks
+                .into_iter()
+                .chain(pages.into_iter().flatten())
+                .collect(),
+        );
+    });
+}
+
 #[test]
 fn a_page_punched_in_vain_passes_the_content() {
     explore(2, || {
@@ -2034,8 +2095,6 @@ fn what_is_drawn_while_a_slab_is_punched_is_nobody_elses() {
 
 #[test]
 fn the_rest_of_a_punched_slab_is_no_page_of_the_next() {
-    /// Of slabs of four pages.
-    const WIDE: u64 = 4 * SLOT;
     explore(3, || {
         let ground = Ground::with_capacity(2 * PUNCHABLE, 4);
         let mut blocks: Vec<_> = (0..4 * PAGE / WIDE).map(|_| ground.obtain(WIDE)).collect();
