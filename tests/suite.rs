@@ -127,13 +127,15 @@ mod workloads {
 #[test]
 fn misuse_is_told_in_full_heaps_too() {
     for_each_device("misuse in full heaps", |device| {
-        for modes in [Hardening::NONE, Hardening::QUARANTINE] {
+        let framed = Hardening::RED_ZONES | Hardening::TAGS | Hardening::QUARANTINE;
+        for modes in [Hardening::NONE, Hardening::QUARANTINE, framed] {
             let builder = Heap::builder(device).capacity(256 << 10).harden(modes);
             let heap = builder.build().expect("there is memory for the heap");
             for (threads, seed) in [(500, 1), (1000, 2), (3000, 3)] {
                 let settings = Settings {
                     threads,
                     rounds: 3,
+                    most: 256,
                     seed,
                     ..Settings::for_workload(Workload::Misuse, &heap)
                 };

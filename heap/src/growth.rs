@@ -312,7 +312,7 @@ impl Core {
         let shared = &self.globals().shared;
         // Relaxed, both: a number that only tells the host how much to map. One that the store
         // forgets is posted by who wanted it, who asks until it had the lease.
-        let mut wanted = shared.wanted.load(Ordering::Relaxed);
+        let mut wanted = shared.wanted.load(Ordering::Relaxed).max(mailbox.request());
         let gives_way = wanted >= limit && own < limit && own > 0;
         if gives_way {
             wanted = own;
@@ -431,6 +431,25 @@ mod tests {
         lease.store(0, Ordering::Relaxed);
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         assert_eq!(mailbox.request(), ALL_PAGES);
+    }
+
+    #[test]
+    fn a_refused_request_gives_way_also_if_what_was_wanted_is_forgotten() {
+        let answer = Answer {
+            pages: FIRST_PAGES,
+            closed: false,
+        };
+        let (mailbox, host) = answered(answer, 0);
+        let first = host.heap().malloc(MIN_CAPACITY / 2);
+        assert!(host.heap().malloc(MIN_CAPACITY / 2 - 1).is_null());
+        assert_eq!(mailbox.request(), ALL_PAGES);
+        mailbox.refuse(FIRST_PAGES, ALL_PAGES);
+        let wanted = &host.heap().core().globals().shared.wanted;
+        wanted.store(0, Ordering::Relaxed);
+        assert!(host.heap().malloc(1).is_null());
+        assert_eq!(mailbox.request(), FIRST_PAGES + 1);
+        // SAFETY: the block is this thread's.
+        unsafe { host.heap().free(first) };
     }
 
     const MINUTE: u64 = 60_000_000_000;

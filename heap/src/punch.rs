@@ -97,23 +97,25 @@ impl Core {
     }
 
     /// The same with the slabs of a class. The listed ones are not looked at as long as none of them may have become worth it since that was in vain: there may be a hundred thousand, and millions of requests.
+    ///
+    /// Stripes are looked at afterwards, for one of them may have got a slab that was listed; and who lists one that a stripe had says so.
     #[inline(never)]
     fn punch_slabs_of(&self, class: u32, of_stripes: bool) -> bool {
         let listed = self.listed(class);
-        // One that was listed a stripe may have by now.
-        let of_stripes = of_stripes || listed.thinned_since().is_some();
-        let found = of_stripes && listed.holders() > 0 && self.let_stripes_go(class);
-        if listed.count() == 0 {
-            return found;
+        let thinned = listed.thinned_since();
+        let may_be_listed = thinned.is_some() && listed.count() > 0;
+        let mut found = may_be_listed && self.punch_listed_slabs(class);
+        if (of_stripes || thinned.is_some()) && listed.holders() > 0 {
+            found |= self.let_stripes_go(class);
         }
-        let Some(thinned) = listed.thinned_since() else {
-            return found;
-        };
-        let were_punched = self.punch_listed_slabs(class);
-        if !were_punched {
-            listed.note_in_vain(thinned);
+        match thinned {
+            Some(thinned) if !found => {
+                listed.note_in_vain(thinned);
+                // What was said meanwhile the caller is to look at.
+                listed.thinned_since().is_some()
+            }
+            _ => found,
         }
-        found | were_punched
     }
 
     /// The same with the listed slabs of a class.
@@ -203,9 +205,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn note_if_thinned(&self, slab: Slab, used: u32) {
-        if self.is_plausible(slab) && self.may_be_worth_punching(slab, used) {
-            // Acquire: what changed the use before, as who listed the slab did, is passed on.
-            fence(Ordering::Acquire);
+        if !self.is_plausible(slab) || !self.are_few_in_use(slab, used) {
+            return;
+        }
+        // Acquire: what changed the use before, as who listed the slab did, is passed on; and if the slab was looked through in vain, it was no longer ago.
+        fence(Ordering::Acquire);
+        if self.may_be_worth_punching(slab, used) {
             self.listed(slab.class()).note_thinned();
         }
     }

@@ -173,8 +173,9 @@ impl Core {
     /// Bits of those of several classes, from one on and before `end`, of which stripes have slabs; and of those of which slabs are listed.
     #[inline(always)]
     fn with_slabs(&self, from: u32, end: u32) -> (u32, u32) {
-        let seen = self.of_classes(from, end, |set| (set.holders(), set.count()));
-        let bits = |(index, (holders, count)): (u32, (u32, u32))| {
+        // The count first: who takes a listed slab for a stripe counts the stripe before it stops to count the slab.
+        let seen = self.of_classes(from, end, |set| (set.count(), set.holders()));
+        let bits = |(index, (count, holders)): (u32, (u32, u32))| {
             (
                 u32::from(holders > 0) << index,
                 u32::from(count > 0) << index,

@@ -359,8 +359,6 @@ impl Core {
     /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:
     /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
-        // What lives in it may lie elsewhere then.
-        self.slab_state(slab.page()).note_searched(0);
         // Relaxed: the slab is listed with release next.
         let before = self
             .usage(slab.page())

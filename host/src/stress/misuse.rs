@@ -18,6 +18,8 @@ use std::collections::HashSet;
 /// Bytes of the blocks next to which slots are free: of the smallest class, which no request above
 /// gets a slot of.
 pub(super) const BAIT: u64 = 16;
+/// Bytes that a framed block has before it, and behind it at most.
+const FRAME: u64 = 16;
 /// Of so many blocks of that size one stays, so that its page does.
 const ANCHOR: u32 = 5;
 /// Launches and what is between them.
@@ -89,9 +91,18 @@ impl<'a> Baits<'a> {
         // Where memory has run out a page of a slab in which nothing lives is given back, and small blocks may have had slots of larger ones, which are somebody's again.
         let kept: HashSet<usize> = live.iter().map(|address| page_of(heap, *address)).collect();
         let pages = heap.snapshot()?.page_map();
+        // Framed slots may lie in two pages.
+        let frame = if heap.hardening().is_framed() {
+            FRAME
+        } else {
+            0
+        };
         free.retain(|address| {
             let page = page_of(heap, *address);
-            kept.contains(&page) && class_of(pages[page]) == Some(class)
+            let is_inside = [address - frame, address + BAIT + frame - 1]
+                .iter()
+                .all(|end| page_of(heap, *end) == page);
+            is_inside && kept.contains(&page) && class_of(pages[page]) == Some(class)
         });
         Ok(Self {
             live: List::new(heap, &live)?,
