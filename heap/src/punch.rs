@@ -98,7 +98,7 @@ impl Core {
 
     /// The same with the slabs of a class. The listed ones are not looked at as long as none of them may have become worth it since that was in vain: there may be a hundred thousand, and millions of requests.
     ///
-    /// Stripes are looked at afterwards, for one of them may have got a slab that was listed; and who lists one that a stripe had says so.
+    /// Stripes are looked at afterwards, for one of them may have got a slab that was listed; and who lists one that a stripe had says so, and announces pages, so who finds nothing comes again.
     #[inline(never)]
     fn punch_slabs_of(&self, class: u32, of_stripes: bool) -> bool {
         let listed = self.listed(class);
