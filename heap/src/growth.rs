@@ -385,12 +385,12 @@ mod tests {
     const FIRST_PAGES: u32 = 8;
 
     /// The smallest heap and its mailbox, in which its host answered once.
-    fn answered(answer: Answer, patience: u64) -> (Box<Mailbox>, HostHeap) {
-        let mailbox = Box::new(Mailbox::new(answer));
+    fn answered(pages: u32, closed: bool, patience: u64) -> (Box<Mailbox>, HostHeap) {
+        let mailbox = Box::new(Mailbox::new(Answer { pages, closed }));
         let growth = Growth {
             mailbox: &raw const *mailbox as u64,
             patience,
-            pages: answer.pages,
+            pages,
             low_water: 0,
         };
         let host = HostHeap::growing(MIN_CAPACITY, 1, growth);
@@ -398,7 +398,7 @@ mod tests {
         (mailbox, host)
     }
 
-    /// Takes the lease, for ever.
+    /// Takes the lease.
     fn keep_lease(host: &HostHeap) {
         let lease = &host.heap().core().globals().shared.lease;
         lease.store(8, Ordering::Relaxed);
@@ -406,11 +406,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_never_free_keeps_nobody_for_ever() {
-        let answer = Answer {
-            pages: FIRST_PAGES,
-            closed: false,
-        };
-        let (_mailbox, host) = answered(answer, 1_000_000);
+        let (_mailbox, host) = answered(FIRST_PAGES, false, 1_000_000);
         keep_lease(&host);
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         host.heap().admit_mapped();
@@ -419,11 +415,7 @@ mod tests {
 
     #[test]
     fn who_gave_up_before_the_host_was_asked_leaves_that_to_the_next() {
-        let answer = Answer {
-            pages: FIRST_PAGES,
-            closed: true,
-        };
-        let (mailbox, host) = answered(answer, 0);
+        let (mailbox, host) = answered(FIRST_PAGES, true, 0);
         keep_lease(&host);
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         assert_eq!(mailbox.request(), 0);
@@ -435,11 +427,7 @@ mod tests {
 
     #[test]
     fn a_refused_request_gives_way_also_if_what_was_wanted_is_forgotten() {
-        let answer = Answer {
-            pages: FIRST_PAGES,
-            closed: false,
-        };
-        let (mailbox, host) = answered(answer, 0);
+        let (mailbox, host) = answered(FIRST_PAGES, false, 0);
         let first = host.heap().malloc(MIN_CAPACITY / 2);
         assert!(host.heap().malloc(MIN_CAPACITY / 2 - 1).is_null());
         assert_eq!(mailbox.request(), ALL_PAGES);
@@ -456,11 +444,7 @@ mod tests {
 
     #[test]
     fn who_is_refused_what_was_wanted_before_needs_no_lease() {
-        let answer = Answer {
-            pages: FIRST_PAGES,
-            closed: true,
-        };
-        let (mailbox, host) = answered(answer, MINUTE);
+        let (mailbox, host) = answered(FIRST_PAGES, true, MINUTE);
         assert!(host.heap().malloc(MIN_CAPACITY).is_null());
         assert_eq!(mailbox.request(), ALL_PAGES);
         keep_lease(&host);
@@ -472,11 +456,7 @@ mod tests {
 
     #[test]
     fn a_heap_that_is_as_large_as_it_may_be_waits_for_nobody() {
-        let answer = Answer {
-            pages: ALL_PAGES,
-            closed: false,
-        };
-        let (mailbox, host) = answered(answer, MINUTE);
+        let (mailbox, host) = answered(ALL_PAGES, false, MINUTE);
         let all = host.heap().malloc(MIN_CAPACITY);
         let start = Instant::now();
         assert!(!all.is_null() && host.heap().malloc(1).is_null());

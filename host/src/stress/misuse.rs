@@ -18,8 +18,6 @@ use std::collections::HashSet;
 /// Bytes of the blocks next to which slots are free: of the smallest class, which no request above
 /// gets a slot of.
 pub(super) const BAIT: u64 = 16;
-/// Bytes that a framed block has before it, and behind it at most.
-const FRAME: u64 = 16;
 /// Of so many blocks of that size one stays, so that its page does.
 const ANCHOR: u32 = 5;
 /// Launches and what is between them.
@@ -92,11 +90,7 @@ impl<'a> Baits<'a> {
         let kept: HashSet<usize> = live.iter().map(|address| page_of(heap, *address)).collect();
         let pages = heap.snapshot()?.page_map();
         // Framed slots may lie in two pages.
-        let frame = if heap.hardening().is_framed() {
-            FRAME
-        } else {
-            0
-        };
+        let frame = heap.hardening().overhead();
         free.retain(|address| {
             let page = page_of(heap, *address);
             let is_inside = [address - frame, address + BAIT + frame - 1]
@@ -117,8 +111,9 @@ impl<'a> Baits<'a> {
     }
 }
 
+/// The page of an address; of one before the heap a number that no page has.
 fn page_of(heap: &Heap, address: u64) -> usize {
-    let page = (address - heap.base()) >> heap.layout().page_shift;
+    let page = address.wrapping_sub(heap.base()) >> heap.layout().page_shift;
     usize::try_from(page).unwrap_or(usize::MAX)
 }
 
@@ -141,9 +136,8 @@ fn class_of_baits(heap: &Heap, settings: &Settings) -> Result<Option<u32>> {
     let address = filled.blocks()?[0].address;
     let pages = heap.snapshot()?.page_map();
     filled.release()?;
-    // NULL lies before the heap.
-    let page = address.checked_sub(heap.base());
-    Ok(page.and_then(|_| class_of(pages[page_of(heap, address)])))
+    let page = pages.get(page_of(heap, address));
+    Ok(page.and_then(|page| class_of(*page)))
 }
 
 /// Why there is nothing to pass bad pointers to.
@@ -229,6 +223,10 @@ struct Round<'a> {
 impl Round<'_> {
     fn run(&self, run: &mut Run<'_>, show: &mut dyn FnMut(u64)) -> Result<()> {
         let baits = Baits::new(run.heap, run.settings, self.class)?;
+        if baits.are_lacking() {
+            baits.anchors.release()?;
+            return Err(too_small(run));
+        }
         show(1);
         let mut rounds = run.rounds(self.number, 1)?;
         rounds.first_owner = FIRST_OWNER;
@@ -243,10 +241,6 @@ impl Round<'_> {
             retired: self.foreign.addresses(),
         };
         let grid = Grid::of(run.settings.threads);
-        if baits.are_lacking() {
-            baits.anchors.release()?;
-            return Err(too_small(run));
-        }
         // SAFETY: the table and the lists are as the arguments say, and live until the launches ended.
         unsafe { run.timed_on::<MisuseAmongMallocs>(grid, &arguments)? };
         run.note_peak()?;
