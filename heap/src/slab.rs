@@ -178,7 +178,9 @@ impl Heap {
     /// Gives back `count` units of a slab.
     pub(crate) fn release_units(&self, head: u32, entry: Entry, count: u32) {
         let before = self.lower_use(head, count);
-        self.settle_release(head, entry, before, before.wrapping_sub(count));
+        if !is_installed(before) {
+            self.settle_release(head, entry, before, before.wrapping_sub(count));
+        }
     }
 
     /// Gives back `count` slots of a slab, 1 to 32, whose bits the caller cleared: after a fence that releases, by a change that gave it the
@@ -201,24 +203,34 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn asks_for_more(&self, entry: Entry, before: u32, count: u32) -> bool {
         let after = before.wrapping_sub(count);
-        let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
-        !is_settled(before, after)
-            || may_be_thinned(entry, before, after)
-            || is_turn(before, after, are_few(count), slots_and_order)
+        if is_installed(before) {
+            self.is_turn_in(entry, before, after, are_few(count))
+        } else {
+            !stays_listed(before, after) || may_be_thinned(entry, before, after)
+        }
     }
 
-    /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`.
+    /// [`is_turn`] in the slab that an entry is of.
+    #[inline(always)]
+    fn is_turn_in(&self, entry: Entry, before: u32, after: u32, few: bool) -> bool {
+        is_turn(before, after, few, || {
+            (entry.slots(u32::from(self.page_shift)), entry.order())
+        })
+    }
+
+    /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`: only a stripe's slab is looked after, and only others change their state.
     #[inline(always)]
     fn follow_use(&self, head: u32, entry: Entry, before: u32, count: u32) {
         let few = are_few(count);
         let after = before.wrapping_sub(count);
-        self.settle_release(head, entry, before, after);
-        let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
-        if is_turn(before, after, few, slots_and_order) {
-            let (slots, order) = slots_and_order();
-            let slab = Slab::new(head, entry.class(), order);
+        if !is_installed(before) {
+            return self.settle_release(head, entry, before, after);
+        }
+        if self.is_turn_in(entry, before, after, few) {
+            let slots = entry.slots(u32::from(self.page_shift));
+            let slab = Slab::new(head, entry.class(), entry.order());
             let (state, used) = (self.slab_state(head), after & USE);
-            if may_be_too_large(after, few, slots, order) {
+            if may_be_too_large(after, few, slots, slab.order()) {
                 cold::look_at_large(self, slab, state, used);
             } else {
                 cold::look_after(self, slab, state, used, few);
@@ -234,17 +246,17 @@ impl Heap {
         self.usage(head).fetch_sub(count, Ordering::Relaxed)
     }
 
-    /// Does what lowering the use asks of the thread that did it, by which the slab's word went from `before` to `after`, if the slab
-    /// is away, or nothing in it is used.
+    /// Does what lowering the use asks of the thread that did it, by which the word of a slab that no stripe has went from `before` to `after`, if the slab
+    /// is away, nothing in it is used, or it may be worth punching.
     ///
     /// While a slab is on its way to its set most of its frees only raise a doubt, and that without a call: the warp waits for the slowest
     /// of its lanes.
     #[inline(always)]
     fn settle_release(&self, head: u32, entry: Entry, before: u32, after: u32) {
-        if is_settled(before, after) {
+        let slab = || Slab::new(head, entry.class(), entry.order());
+        if stays_listed(before, after) {
             if may_be_thinned(entry, before, after) {
-                let slab = Slab::new(head, entry.class(), entry.order());
-                cold::note_if_thinned(self, slab, after);
+                cold::note_if_thinned(self, slab(), after);
             }
             return;
         }
@@ -253,21 +265,25 @@ impl Heap {
             self.core().raise_doubt();
             // Who listed it may be about to say so of the slab that was here before.
             if may_be_thinned(entry, before & USE, after & USE) {
-                let slab = Slab::new(head, entry.class(), entry.order());
-                cold::note_if_thinned(self, slab, after & USE);
+                cold::note_if_thinned(self, slab(), after & USE);
             }
         }
         if was_full || after & USE == 0 {
-            let slab = Slab::new(head, entry.class(), entry.order());
-            cold::change_state(self, slab, was_full, after & USE);
+            cold::change_state(self, slab(), was_full, after & USE);
         }
     }
 }
 
-/// Whether a slab whose word went from `before` to `after` stays where it is: in its stripe, or in its class's set while some of it is used.
+/// Whether a stripe has the slab with a word.
 #[inline(always)]
-fn is_settled(before: u32, after: u32) -> bool {
-    after & INSTALLED != 0 || after != 0 && times_away(before) == 0
+fn is_installed(word: u32) -> bool {
+    word & INSTALLED != 0
+}
+
+/// Whether a slab that no stripe has, and whose word went from `before` to `after`, stays in its class's set.
+#[inline(always)]
+fn stays_listed(before: u32, after: u32) -> bool {
+    after != 0 && times_away(before) == 0
 }
 
 /// Whether a slab that stays where it is may have become worth punching.
@@ -277,12 +293,12 @@ fn may_be_thinned(entry: Entry, before: u32, after: u32) -> bool {
 }
 
 /// Whether lowering the word of a slab from `before` by `count` may ask for anything: the slab is away, nothing in it is used, it is listed and may be
-/// [worth punching](may_be_thinned), or it is [time](is_turn) to look after it, by turns of `turn` slots. Yes more often than it must be.
+/// [worth punching](may_be_thinned), or it is [time](is_turn) to look after it, by turns of `turn` slots. Yes more often than it must be: of each slab that no stripe has.
 #[inline(always)]
 fn is_rare(before: u32, count: u32, turn: u32) -> bool {
-    // One less than after: of nothing it is the largest of all numbers.
+    // One less than after: of nothing it is the largest of all numbers, and then the away count differs.
     let below = before.wrapping_sub(count + 1);
-    ((before ^ below) & !(turn - 1) | before & AWAY_COUNT != 0) | falls_below_a_power(before, below)
+    (before ^ below) & !(turn - 1) | before & !USE != INSTALLED
 }
 
 impl Core {
