@@ -9,6 +9,7 @@ use crate::malloc::{Wish, whole_row};
 use crate::misuse::Misuse;
 use crate::nap::nap;
 use crate::packed::may_be_packed;
+use crate::places::{Claimed, Places};
 use crate::refill::meet;
 use crate::ticket::Ticket;
 use core::ptr;
@@ -27,6 +28,25 @@ struct Tried {
     among: Option<u32>,
 }
 
+/// What the leader of a group has for it.
+#[derive(Clone, Copy)]
+struct Got {
+    /// What it drew.
+    ticket: Ticket,
+    /// Slots that became blocks, of a class whose units are slots.
+    places: Places,
+}
+
+impl Got {
+    /// Nothing but what was drawn.
+    fn drawn(ticket: Ticket) -> Self {
+        Self {
+            ticket,
+            places: Places::one(Claimed::NONE),
+        }
+    }
+}
+
 impl Core {
     /// The rest of an allocation for the lanes of a mask that came together, of which some group did not get a row of slots of its class at once: the
     /// leader has drawn `drawn`, and got `won` of the row if that is one of its class; in other lanes these
@@ -42,42 +62,44 @@ impl Core {
         drawn: Ticket,
         won: u32,
     ) -> *mut u8 {
-        let (mut ticket, mut won) = (drawn, won);
+        let mut got = Got::drawn(drawn);
         if group & warp::lanes_below() == 0 {
             let count = group.count_ones();
+            let row = Claimed::new(drawn.row(count).0, won);
+            got.places = Places::one(row);
             let had_row = drawn.has_row(count) && drawn.class() == wish.class();
             let leaders = warp::active_mask();
             if had_row && won != whole_row(count) {
-                let claimed = if may_be_packed(drawn, count) {
+                got.places = if may_be_packed(drawn, count) {
                     // Nothing was tried yet.
                     self.claim_where_churned(drawn, count)
                 } else {
-                    self.claim_row_elsewhere(drawn, count, won)
+                    Places::completed(row, self.claim_row_elsewhere(drawn, count, won))
                 };
-                (ticket, won) = (claimed.ticket(drawn), claimed.won());
             }
             // Units for which there is no slot are given back before anybody waits: who finds a slab full of them searches in vain.
             meet(leaders);
             if !had_row {
                 if drawn.left() < count.cast_signed() {
-                    ticket = self.draw_or_search(wish, count, drawn);
+                    got.ticket = self.draw_or_search(wish, count, drawn);
                 }
                 // (Of a damaged word's row, of another class, slots may be won.)
-                if ticket.is_of_slots() && won == 0 {
-                    (ticket, won) = self.claim_row(ticket, count);
+                if got.ticket.is_of_slots() && won == 0 {
+                    got.places = self.claim_row(got.ticket, count);
                 }
             }
         }
         if lanes == u32::MAX {
-            self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
+            self.share_or_try_again(Whole, group, got, wish, bytes)
         } else {
-            self.share_or_try_again(Part(lanes), group, (ticket, won), wish, bytes)
+            self.share_or_try_again(Part(lanes), group, got, wish, bytes)
         }
     }
 
-    /// The same for a whole warp whose leaders have already been out of line, to draw or to look for slots.
+    /// The same for a whole warp whose leaders have already been out of line, to draw or to look for slots: of those elsewhere they have `rest`.
     #[cold]
     #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "a structure would lie in memory")]
     pub(crate) fn malloc_of_warp_beyond(
         &self,
         wish: Wish,
@@ -85,17 +107,23 @@ impl Core {
         group: u32,
         drawn: Ticket,
         won: u32,
+        rest: Claimed,
     ) -> *mut u8 {
-        let (mut ticket, mut won) = (drawn, won);
+        let mut got = Got::drawn(drawn);
         if group & warp::lanes_below() == 0 {
             let count = group.count_ones();
             // (Of a damaged word's row, of another class, too.)
             let was_tried = drawn.has_row(count) && (won != 0 || drawn.class() == wish.class());
-            if drawn.is_of_slots() && !was_tried {
-                (ticket, won) = self.claim_row(drawn, count);
-            }
+            got.places = if drawn.is_of_slots() && !was_tried {
+                self.claim_row(drawn, count)
+            } else {
+                Places {
+                    first: Claimed::new(drawn.row(count).0, won),
+                    rest,
+                }
+            };
         }
-        self.share_or_try_again(Whole, group, (ticket, won), wish, bytes)
+        self.share_or_try_again(Whole, group, got, wish, bytes)
     }
 
     /// What a group of `count` lanes gets that drew `drawn`, not all that it wanted. (Its search may come before a mate refills what other warps wait for, but only where memory has run out.)
@@ -116,11 +144,11 @@ impl Core {
         &self,
         lanes: impl Lanes,
         group: u32,
-        (ticket, won): (Ticket, u32),
+        got: Got,
         wish: Wish,
         bytes: u64,
     ) -> *mut u8 {
-        let (block, ticket) = self.share(lanes, group, ticket, won, bytes);
+        let (block, ticket) = self.share(lanes, group, got, bytes);
         if block.is_null() {
             return self.malloc_again(wish, bytes, ticket);
         }
@@ -130,45 +158,37 @@ impl Core {
     /// One more attempt to allocate a slot for `bytes`: the block or NULL, and what the lane's group drew.
     fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> (*mut u8, Ticket) {
         let group = lanes.match_any_u64(self.group_key(wish));
-        let (mut ticket, mut won) = (Ticket(0), 0);
+        let mut got = Got::drawn(Ticket(0));
         if group & warp::lanes_below() == 0 {
             let index = self.stripes_of(wish.class()).of(thread::block_number());
             // Who comes again looks before it draws.
             let (count, none) = (group.count_ones(), Ticket::refilling(wish.class()));
-            ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
-            if ticket.is_of_slots() {
-                (ticket, won) = self.claim_row(ticket, count);
+            got.ticket = self.draw_beyond(wish.through(self.mark()), index, count, none);
+            if got.ticket.is_of_slots() {
+                got.places = self.claim_row(got.ticket, count);
             }
         }
-        self.share(lanes, group, ticket, won, bytes)
+        self.share(lanes, group, got, bytes)
     }
 
     /// The calling lane's part of what its group's leader drew and claimed, a block or NULL, and the ticket.
     #[inline(always)]
-    fn share(
-        &self,
-        lanes: impl Lanes,
-        group: u32,
-        ticket: Ticket,
-        won: u32,
-        bytes: u64,
-    ) -> (*mut u8, Ticket) {
+    fn share(&self, lanes: impl Lanes, group: u32, got: Got, bytes: u64) -> (*mut u8, Ticket) {
         // As in `share_row`.
         lanes.sync();
         let leader = warp::lowest(group);
-        let ticket = Ticket(lanes.shuffle_u64(ticket.0, leader));
-        let won = lanes.shuffle(won, leader);
+        let ticket = Ticket(lanes.shuffle_u64(got.ticket.0, leader));
         let draw = Draw {
             active: lanes.mask(),
             group,
             rank: (group & warp::lanes_below()).count_ones(),
             ticket,
-            won,
+            places: got.places.shared(lanes, leader),
         };
         let slot = if lanes.ballot(ticket.is_spread()) != 0 {
             self.claim_spread(&draw)
         } else {
-            draw.slot()
+            draw.places.slot(draw.rank)
         };
         let Some(slot) = slot else {
             return (ptr::null_mut(), ticket);

@@ -9,13 +9,11 @@ use crate::entry::Entry;
 use crate::heap::Core;
 use crate::layout;
 use crate::malloc::whole_row;
+use crate::places::{Claimed, Places};
 use crate::refill::{MAX_DENSITY, ticket_slab};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::warp;
-
-/// Places of a slab where a group looks for slots that found none at its own.
-const PLACES: u32 = 4;
 
 /// What a lane's group drew.
 pub(crate) struct Draw {
@@ -27,110 +25,55 @@ pub(crate) struct Draw {
     pub(crate) rank: u32,
     /// The stripe's word before: the units below its left ones are the group's.
     pub(crate) ticket: Ticket,
-    /// Slots that became blocks, from the first of the ticket's row on.
-    pub(crate) won: u32,
-}
-
-impl Draw {
-    /// The calling lane's slot of those that its group got where units are slots, if there is one for it.
-    #[inline(always)]
-    pub(crate) fn slot(&self) -> Option<u32> {
-        let count = self.group.count_ones();
-        let (first, _) = self.ticket.row(count);
-        if self.won == whole_row(count) {
-            return Some(first + self.rank);
-        }
-        let bit = nth_bit(self.won, self.rank);
-        (bit != 0).then(|| first + bit.trailing_zeros())
-    }
-}
-
-/// What a group has whose slots are not the row that it drew: where they are, and which of the bits there are the group's. One word, so that it travels in
-/// registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Claimed(u64);
-
-#[allow(clippy::cast_possible_truncation, reason = "two halves")]
-impl Claimed {
-    /// A row that ends before slot `end`.
-    pub(crate) fn new(end: u32, won: u32) -> Self {
-        Self(u64::from(end) << 32 | u64::from(won))
-    }
-
-    /// The ticket of the row, of the slab that `drawn` is of.
-    #[inline(always)]
-    pub(crate) fn ticket(self, drawn: Ticket) -> Ticket {
-        drawn.with_left((self.0 >> 32) as i32)
-    }
-
-    /// The bits that were turned from 0 to 1, from the first on.
-    #[inline(always)]
-    pub(crate) fn won(self) -> u32 {
-        self.0 as u32
-    }
+    /// Its slots, where units are slots.
+    pub(crate) places: Places,
 }
 
 impl Core {
-    /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: the ticket of the row, perhaps
-    /// another than that of the units, and which bits of it were turned from 0 to 1, from the first on. The
+    /// Sets the bits of the units that a group of `count` lanes drew, where a unit is a slot: which slots it has, of the row or elsewhere. The
     /// other units are given back.
-    pub(crate) fn claim_row(&self, ticket: Ticket, count: u32) -> (Ticket, u32) {
+    pub(crate) fn claim_row(&self, ticket: Ticket, count: u32) -> Places {
+        let row = self.claim_drawn(ticket, count);
+        if row.won() == whole_row(ticket.row(count).1) {
+            return Places::one(row);
+        }
+        // Before the shuffle: no lane draws again while a unit that it lost still counts as a
+        // slot in use. Others would find the slab full.
+        Places::completed(row, self.claim_row_elsewhere(ticket, count, row.won()))
+    }
+
+    /// Sets the bits of the row that a group of `count` lanes drew: which it turned from 0 to 1.
+    #[inline(always)]
+    pub(crate) fn claim_drawn(&self, ticket: Ticket, count: u32) -> Claimed {
         let (first, drawn) = ticket.row(count);
         // The group draws from the top of what is left.
         let last = ticket.left().cast_unsigned() - 1;
         if !self.has_slot_word(self.slot_word_index(ticket.page(), last)) {
             // The stripe's word is damaged. The next attempt mends it.
-            return (ticket, 0);
+            return Claimed::new(first, 0);
         }
-        let won = self.claim_bits(ticket.page(), first, drawn);
-        if won != whole_row(drawn) {
-            // Before the shuffle: no lane draws again while a unit that it lost still counts as a
-            // slot in use. Others would find the slab full.
-            let claimed = self.claim_row_elsewhere(ticket, count, won);
-            return (claimed.ticket(ticket), claimed.won());
-        }
-        (ticket, won)
+        Claimed::new(first, self.claim_bits(ticket.page(), first, drawn))
     }
 
-    /// What to do for a group of `count` lanes that found only the slots `won` of its row: looks for as many elsewhere in the
-    /// slab if it found none, and gives back the units for which there are none.
-    ///
-    /// A slab that is offered again has a unit for each free slot, from the lowest slot on. What lives in it was
-    /// probably allocated last, and so lies lowest: as many slots at the top have no unit of their own. Therefore the
-    /// first place to look at is the mirror of the row.
-    #[cold]
-    #[inline(never)]
+    /// What to do for a group of `count` lanes that found only the slots `won` of its row: looks for as many as it lacks elsewhere in the
+    /// slab, gives back the units for which there are none, and tells which it found.
+    #[inline(always)]
     pub(crate) fn claim_row_elsewhere(&self, ticket: Ticket, count: u32, won: u32) -> Claimed {
         let (first, drawn) = ticket.row(count);
-        let slots = self.plausible_slots(ticket_slab(ticket));
-        if slots < first + drawn {
-            // The stripe's word is damaged. The next attempt mends it.
-            return Claimed::new(first + count, won);
+        let lacking = drawn - won.count_ones();
+        let found = self.claim_elsewhere(ticket, first, lacking, self.bitmap_of(ticket));
+        if found.count() != lacking {
+            self.give_back_units(ticket, lacking - found.count());
         }
-        let (mut place, mut won) = (first, won);
-        if won == 0 {
-            // Where a row can begin.
-            let places = slots - drawn;
-            place = places - first;
-            for _ in 0..PLACES {
-                won = self.claim_bits(ticket.page(), place, drawn);
-                if won != 0 {
-                    break;
-                }
-                place = next_place(place, slots, places);
-            }
-        }
-        if won.count_ones() != drawn {
-            self.give_back_units(ticket, drawn - won.count_ones());
-        }
-        Claimed::new(place + count, won)
+        found
     }
 
-    /// Gives back units that found no slot.
+    /// Gives back units of those that were drawn with a ticket, for which no slot was found.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back_units(&self, ticket: Ticket, count: u32) {
-        if !self.is_plausible(ticket_slab(ticket)) {
+        if self.plausible_slots(ticket_slab(ticket)) < ticket.units_left() {
+            // The stripe's word is damaged.
             return;
         }
         self.release_units(
@@ -149,7 +92,7 @@ impl Core {
             group,
             rank,
             ticket,
-            ..
+            places,
         } = *draw;
         let lane = warp::lane_id();
         // No more than a word, even if the stripe's word is damaged.
@@ -189,7 +132,7 @@ impl Core {
         won = warp::shuffle(active, won, leader);
         if unit < 0 {
             // A row of another group, or nothing.
-            return draw.slot();
+            return places.slot(rank);
         }
         let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
         let bit = nth_bit(won, mates.count_ones());
@@ -226,28 +169,20 @@ impl Core {
     }
 }
 
-/// Where to look after `place` for a row in a slab of `slots` slots, in which a row can begin at `places` at most.
-#[inline(always)]
-fn next_place(place: u32, slots: u32, places: u32) -> u32 {
-    // Not `%`, which may panic.
-    (place + slots / PLACES)
-        .checked_rem(places + 1)
-        .unwrap_or(0)
-}
-
 /// The `count` lowest set bits of `bits`.
 #[inline(always)]
-fn lowest_bits(bits: u32, count: u32) -> u32 {
-    let mut rest = bits;
-    for _ in 0..count {
-        rest &= rest.wrapping_sub(1);
+pub(crate) fn lowest_bits(bits: u32, count: u32) -> u32 {
+    let (mut rest, mut left) = (bits, count);
+    while left != 0 && rest != 0 {
+        rest &= rest - 1;
+        left -= 1;
     }
     bits & !rest
 }
 
 /// The set bit of `bits` above `index` others, or 0.
 #[inline(always)]
-fn nth_bit(bits: u32, index: u32) -> u32 {
+pub(crate) fn nth_bit(bits: u32, index: u32) -> u32 {
     let mut rest = bits;
     for _ in 0..index {
         rest &= rest.wrapping_sub(1);
@@ -260,27 +195,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_looked_for_within_their_slab() {
-        for slots in 1..=200 {
-            for drawn in 1..=slots.min(32) {
-                let places = slots - drawn;
-                for first in 0..=places {
-                    let mut place = places - first;
-                    for _ in 0..PLACES {
-                        assert!(place <= places, "{place} of {places} in {slots} slots");
-                        place = next_place(place, slots, places);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn bits_are_counted_from_below() {
         assert_eq!(lowest_bits(0b1011_0100, 2), 0b1_0100);
         assert_eq!(lowest_bits(0b11, 5), 0b11);
         assert_eq!(nth_bit(0b1011_0100, 0), 0b100);
         assert_eq!(nth_bit(0b1011_0100, 3), 0b1000_0000);
         assert_eq!(nth_bit(0b1011_0100, 4), 0);
+    }
+
+    /// The slots of the lanes of a group of `count` that drew a row of which `taken` are in use, and how many of them lie in that row.
+    #[cfg(not(any(loom, shuttle)))]
+    fn slots_where_some_are_taken(count: u32, taken: u32) -> (Vec<u32>, usize) {
+        let host = crate::simulated::host_heap::HostHeap::new(1 << 30, 1, 0);
+        let core = host.heap().core();
+        assert!(!host.heap().malloc(16).is_null());
+        let drawn = host.stripe(class::class_of(16)).draw(count);
+        let (first, _) = drawn.row(count);
+        for slot in (0..count).filter(|slot| taken >> slot & 1 != 0) {
+            core.claim_bits(drawn.page(), first + slot, 1);
+        }
+        let used = core.used_hint(drawn.page());
+        let places = core.claim_row(drawn, count);
+        let slots: Vec<_> = (0..count).filter_map(|rank| places.slot(rank)).collect();
+        // Who has none has no unit either.
+        let lacking = count - u32::try_from(slots.len()).expect("few");
+        assert_eq!(core.used_hint(drawn.page()), used - lacking);
+        for slot in &slots {
+            let word = core.slot_word(core.slot_word_index(drawn.page(), *slot));
+            assert_ne!(word.load(Ordering::Relaxed) >> (slot % 32) & 1, 0);
+        }
+        let is_in_row = |slot: &&u32| (first..first + count).contains(*slot);
+        let in_row = slots.iter().filter(is_in_row).count();
+        (slots, in_row)
+    }
+
+    #[test]
+    #[cfg(not(any(loom, shuttle)))]
+    fn who_lacks_a_slot_of_its_groups_row_has_one_elsewhere() {
+        for count in [1, 2, 5, 8, 31, 32] {
+            let row = whole_row(count);
+            for taken in [0, 1, 0b10, 0x8000_0001, 0x5555_5555, 0xffff_0000, u32::MAX] {
+                let (mut slots, in_row) = slots_where_some_are_taken(count, taken);
+                let free = (row & !taken).count_ones();
+                assert_eq!(in_row, free as usize, "{count} lanes, {taken:#x}");
+                slots.sort_unstable();
+                slots.dedup();
+                assert_eq!(slots.len(), count as usize, "{count} lanes, {taken:#x}");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 use crate::free::Slot as Used;
 use crate::heap::Heap;
 use crate::malloc::Slot;
+use crate::places::Claimed;
 use crate::refill::MAX_DENSITY;
 use crate::ticket::Ticket;
 use simt::thread;
@@ -73,8 +74,9 @@ fn claim(heap: &Heap, drawn: Ticket, count: u32) -> Vec<u64> {
         return Vec::new();
     }
     if drawn.is_of_slots() {
-        let (row, won) = core.claim_row(drawn, count);
-        return addresses(heap, row, row.row(count).0, won);
+        let places = core.claim_row(drawn, count);
+        let of = |place: Claimed| addresses(heap, drawn, place.first(), place.won());
+        return [of(places.first), of(places.rest)].concat();
     }
     // Word by word of the bitmap, as in `claim_spread`.
     let density = drawn.density().min(MAX_DENSITY);

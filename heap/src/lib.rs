@@ -74,6 +74,7 @@ mod obtain;
 mod packed;
 pub mod page_set;
 mod pages;
+mod places;
 mod punch;
 mod refill;
 mod request;

@@ -16,7 +16,8 @@
 use crate::class;
 use crate::cold;
 use crate::heap::{Core, Heap, Mark, block_of_leader};
-use crate::packed::{may_be_packed, without_lowest};
+use crate::packed::{MOST_LANES, may_be_packed, without_lowest};
+use crate::places::{Claimed, Places, share_places};
 use crate::stripe::{Churned, Stripes};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -117,17 +118,21 @@ struct Served {
     drawn: Ticket,
     /// Which of the slots' bits it turned from 0 to 1, from the first on.
     won: u32,
-    /// Address of the first of these slots, if there is one for each lane, or 0.
+    /// Whether there is not one of these slots for each lane.
+    lacks: bool,
+    /// Address of the first of them, or if it lacks some the slots that it has elsewhere instead ([`Claimed`]).
     row: u64,
     /// Whether the lanes' slots do not follow one another: then they are those of the bits.
     is_packed: bool,
 }
 
 impl Served {
-    const NOT: Self = Self {
+    /// What a lane has that leads no group.
+    const MATE: Self = Self {
         drawn: Ticket(0),
         won: 0,
-        row: 0,
+        lacks: false,
+        row: Claimed::NONE.0,
         is_packed: false,
     };
 }
@@ -282,7 +287,7 @@ impl Heap {
         let index = slot
             .stripes
             .of(block_of_leader(warp::opaque(group & warp::lanes_below())));
-        let mut served = Served::NOT;
+        let mut served = Served::MATE;
         if Whole.leads(group) {
             let count = group.count_ones();
             // Before the draw: to wait for both takes no longer.
@@ -304,10 +309,37 @@ impl Heap {
         served: Served,
     ) -> *mut u8 {
         let Some(block) = share_slots(group, slot, &served) else {
-            let Served { drawn, won, .. } = served;
-            return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won);
+            return self.share_otherwise(group, slot, through, bytes, served);
         };
         block
+    }
+
+    /// The same where some group does not have a row, nor packed slots: each may have all of its slots nevertheless.
+    #[inline(always)]
+    fn share_otherwise(
+        &self,
+        group: u32,
+        slot: Slot,
+        through: Wish,
+        bytes: u64,
+        served: Served,
+    ) -> *mut u8 {
+        let Served {
+            drawn,
+            won,
+            lacks,
+            row,
+            ..
+        } = served;
+        let count = group.count_ones();
+        let first = Claimed::new(first_of_row(drawn, count), won);
+        let rest = if lacks { Claimed(row) } else { Claimed::NONE };
+        let has_all = first.count() + rest.count() == count;
+        if Whole.ballot(Whole.leads(group) && !has_all) == 0 {
+            let slab = self.page_address(drawn.page());
+            return share_places(group, slab, first, rest, slot.bytes);
+        }
+        cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won, rest)
     }
 
     /// What the leader of a group of `count` lanes does for them that drew `drawn` from the stripe of the slot's class that is `index`.
@@ -324,7 +356,8 @@ impl Heap {
         let class = slot.wish.class();
         let mut served = Served {
             drawn,
-            ..Served::NOT
+            lacks: true,
+            ..Served::MATE
         };
         let mut is_row = served.drawn.has_row(count);
         if !is_row && served.drawn.left() < count.cast_signed() {
@@ -340,26 +373,35 @@ impl Heap {
         let is_of_class = drawn.class() == class;
         let claimed = if is_of_class && self.packs(drawn, count, slot.bytes, churned) {
             let claimed = self.claim_packed(drawn, count);
-            if claimed.won().count_ones() == count {
-                claimed
+            if claimed.count() == count {
+                Places::one(claimed)
             } else {
-                cold::complete_packed(self, drawn, count, claimed)
+                let found = cold::complete_packed(self, drawn, count, claimed);
+                Places::completed(claimed, found)
             }
         } else {
             (served.won, served.row) = self.claim_whole_row(drawn, count, slot.bytes);
-            if served.row != 0 || !is_of_class {
+            served.lacks = served.row == 0;
+            if !served.lacks || !is_of_class {
                 return served;
             }
-            cold::claim_elsewhere(self, drawn, count, served.won)
+            let row = Claimed::new(first_of_row(drawn, count), served.won);
+            let (lacking, bitmap) = (count - row.count(), self.bitmap_of(drawn));
+            let found = cold::claim_elsewhere(self, drawn, row.first(), lacking, bitmap);
+            if found.count() != lacking {
+                cold::give_back_units(self, drawn, lacking - found.count());
+            }
+            Places::completed(row, found)
         };
-        (served.drawn, served.won) = (claimed.ticket(drawn), claimed.won());
-        if served.won.count_ones() == count {
-            served.is_packed = served.won != whole_row(count);
+        (served.drawn, served.won) = (claimed.first.ticket(drawn, count), claimed.first.won());
+        served.row = claimed.rest.0;
+        served.is_packed = served.won != whole_row(count);
+        if served.won.count_ones() == count && (!served.is_packed || count <= MOST_LANES) {
             let reach = if served.is_packed { u32::BITS } else { count };
             let first = first_of_row(served.drawn, count);
-            served.row = self
-                .row_address(drawn.page(), first, reach, slot.bytes)
-                .unwrap_or(0);
+            if let Some(row) = self.row_address(drawn.page(), first, reach, slot.bytes) {
+                (served.row, served.lacks) = (row, false);
+            }
         }
         served
     }
@@ -447,7 +489,7 @@ impl Core {
         drawn: Ticket,
     ) -> *mut u8 {
         let slot = Slot::for_wish(through.alone(), self.most_stripes());
-        let mut served = Served::NOT;
+        let mut served = Served::MATE;
         if Whole.leads(group) {
             let index = slot.stripes.of(thread::block_number());
             let (count, churned) = (group.count_ones(), self.churn_note(index).read());
@@ -494,7 +536,7 @@ fn share_slots(group: u32, slot: Slot, served: &Served) -> Option<*mut u8> {
     let leader = warp::lowest(group);
     let row = Whole.shuffle_u64(served.row, leader);
     let packed = Whole.shuffle(if served.is_packed { served.won } else { 0 }, leader);
-    let all_have_slots = Whole.ballot(row == 0) == 0;
+    let all_have_slots = Whole.ballot(served.lacks) == 0;
     let mut number = Whole.rank_in(group);
     if packed != 0 {
         number = without_lowest(packed, number).trailing_zeros();

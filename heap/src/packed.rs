@@ -16,10 +16,10 @@
 //! Where too much of a slab is alive, who finds no slot in its word of the bitmap notes it in the stripe's, until the slab is offered anew. Small launches find
 //! what they used in L2 in any case.
 
-use crate::claim::Claimed;
 use crate::class;
 use crate::heap::{Core, Heap};
 use crate::hints::warps_of_stripe;
+use crate::places::{Claimed, Places};
 use crate::stripe::Churned;
 use crate::ticket::{PACKED_SLOTS, Ticket};
 use simt::atomic::{DeviceAtomicU32, Ordering};
@@ -34,7 +34,7 @@ const LEAST_WARPS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 8 };
 /// Slots among which a lane looks for one first. The more there are, the less of the memory is touched, and the more often two groups want the same.
 const SPAN: u32 = 4;
 /// The most lanes of a group whose slots are packed: for more there is seldom room in a word.
-const MOST_LANES: u32 = 8;
+pub(crate) const MOST_LANES: u32 = 8;
 /// How often such a group tries to get what is free in a word.
 const TRIES: u32 = 3;
 
@@ -67,7 +67,7 @@ impl Heap {
         } else {
             0
         };
-        Claimed::new((place & !31) + count, won)
+        Claimed::new(place & !31, won)
     }
 }
 
@@ -84,42 +84,43 @@ impl Core {
         }
     }
 
-    /// What to do for a group of `count` lanes of which perhaps not all got slots where these are packed, but `claimed`: takes the row that it drew if none
-    /// did, and gives back the units for which there are none.
+    /// What to do for a group of `count` lanes of which perhaps not all got slots where these are packed, but `claimed`: takes as much of the row that it drew as it
+    /// lacks, gives back the units for which there are no slots, and tells which it found.
     #[cold]
     #[inline(never)]
     pub(crate) fn complete_packed(&self, ticket: Ticket, count: u32, claimed: Claimed) -> Claimed {
-        let won = claimed.won().count_ones();
-        if won == count {
-            return claimed;
+        let lacking = count - claimed.count();
+        if lacking == 0 {
+            return Claimed::NONE;
         }
-        if won == 0 {
+        if lacking == count {
             self.note_if_crowded(ticket, count);
-            return self.claim_row_of(ticket, count);
         }
-        self.give_back_units(ticket, count - won);
-        claimed
+        let row = Claimed::new(ticket.row(count).0, 0).ticket(ticket, lacking);
+        let found = self.claim_drawn(row, lacking);
+        if found.won() == 0 {
+            return self.claim_row_elsewhere(row, lacking, 0);
+        }
+        if found.count() != lacking {
+            self.give_back_units(ticket, lacking - found.count());
+        }
+        found
     }
 
     /// Slots for a group of `count` lanes that drew as many units, of which some were once drawn while blocks were freed: packed, if that is so in this launch,
     /// or else the row.
-    pub(crate) fn claim_where_churned(&self, ticket: Ticket, count: u32) -> Claimed {
+    pub(crate) fn claim_where_churned(&self, ticket: Ticket, count: u32) -> Places {
         let class = ticket.class();
         let index = self.stripes_of(class).of(thread::block_number());
         let churned = self.churn_note(index).read();
         if self.packs(ticket, count, class::slot_bytes(class), churned) {
-            return self.complete_packed(ticket, count, self.claim_packed(ticket, count));
+            let claimed = self.claim_packed(ticket, count);
+            return Places::completed(claimed, self.complete_packed(ticket, count, claimed));
         }
         if !churned.is_in(thread::grid_id()) {
             self.stripe(class, index).forget_churn();
         }
-        self.claim_row_of(ticket, count)
-    }
-
-    /// The row that a group of `count` lanes drew, or what there is elsewhere.
-    fn claim_row_of(&self, ticket: Ticket, count: u32) -> Claimed {
-        let (row, won) = self.claim_row(ticket, count);
-        Claimed::new(row.row(count).0 + count, won)
+        self.claim_row(ticket, count)
     }
 
     /// Notes it if too much is alive among the lowest slots of a slab: a group of `count` lanes that drew found nothing in its word of the bitmap.

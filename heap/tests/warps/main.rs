@@ -778,6 +778,35 @@ fn rows_cross_words() {
     });
 }
 
+/// Rows lie among blocks that outlive others: who lacks a slot of its group's row has another, whether these follow one another or not, and are in one place or two.
+#[test]
+fn rows_among_blocks_that_stay() {
+    explore(|| {
+        let ground = Ground::new(256 << 10, 1);
+        // Until there is a slab of a few words.
+        let mut kept: Vec<_> = (0..300).filter_map(|_| ground.malloc(16)).collect();
+        kept.extend(ground.occupy(16));
+        let border = 1 + u32::try_from(random(32)).expect("small");
+        run_warps(&ground, 1, 32, move |ground, _, lane| {
+            let bytes = if lane < border { 16 } else { 32 };
+            let mut blocks = Vec::new();
+            for _ in 0..2 {
+                // So that they often come together, all of them.
+                warp::sync(u32::MAX);
+                blocks.extend(ground.malloc(bytes));
+            }
+            assert_eq!(blocks.len(), 2, "there is room");
+            for block in blocks {
+                ground.free(block);
+            }
+        });
+        for block in kept {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 /// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
 #[test]
 fn rows_beside_spread_units() {
