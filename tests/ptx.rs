@@ -404,23 +404,22 @@ const COLLECTIVES: [(&str, usize, usize); 6] = [
     ("activemask.", 1, 1),
     ("match.any.sync.", 2, 2),
     ("shfl.sync.", 7, 6),
-    ("vote.sync.", 3, 8),
+    ("vote.sync.", 2, 8),
     ("bar.warp.sync", 3, 4),
     ("redux.sync.or.", 0, 2),
 ];
 
 /// The same for functions out of line: a refill and the one in which its lanes meet, the rest of `malloc` for lanes that came
 /// together (whole warps, or parts of one too, whose leaders meet) and what repeats it (for any mask); `malloc` for functions that are called,
-/// the part of it for warps that want several classes, what shares slots at two places, and `free` for functions that are called; zeroes and copies that lanes write for each other.
-const OUT_OF_LINE: [[usize; 6]; 11] = [
+/// the part of it for warps that want several classes, and `free` for functions that are called; zeroes and copies that lanes write for each other.
+const OUT_OF_LINE: [[usize; 6]; 10] = [
     [1, 0, 0, 0, 0, 0],
     [0, 0, 0, 0, 1, 0],
     [0, 0, 7, 2, 2, 0],
     [1, 0, 14, 4, 4, 0],
     [1, 1, 7, 2, 2, 0],
     [1, 2, 6, 3, 3, 0],
-    [0, 0, 3, 2, 1, 0],
-    [0, 0, 6, 0, 1, 0],
+    [0, 0, 3, 1, 1, 0],
     [1, 2, 6, 10, 4, 2],
     [1, 0, 6, 3, 4, 0],
     [1, 0, 10, 3, 4, 0],

@@ -17,7 +17,7 @@ use crate::class;
 use crate::cold;
 use crate::heap::{Core, Heap, Mark, block_of_leader};
 use crate::packed::{MOST_LANES, may_be_packed, without_lowest};
-use crate::places::{Claimed, Places, share_places};
+use crate::places::{Claimed, Places};
 use crate::stripe::{Churned, Stripes};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -309,37 +309,17 @@ impl Heap {
         served: Served,
     ) -> *mut u8 {
         let Some(block) = share_slots(group, slot, &served) else {
-            return self.share_otherwise(group, slot, through, bytes, served);
+            let Served {
+                drawn,
+                won,
+                lacks,
+                row,
+                ..
+            } = served;
+            let rest = if lacks { Claimed(row) } else { Claimed::NONE };
+            return cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won, rest);
         };
         block
-    }
-
-    /// The same where some group does not have a row, nor packed slots: each may have all of its slots nevertheless.
-    #[inline(always)]
-    fn share_otherwise(
-        &self,
-        group: u32,
-        slot: Slot,
-        through: Wish,
-        bytes: u64,
-        served: Served,
-    ) -> *mut u8 {
-        let Served {
-            drawn,
-            won,
-            lacks,
-            row,
-            ..
-        } = served;
-        let count = group.count_ones();
-        let first = Claimed::new(first_of_row(drawn, count), won);
-        let rest = if lacks { Claimed(row) } else { Claimed::NONE };
-        let has_all = first.count() + rest.count() == count;
-        if Whole.ballot(Whole.leads(group) && !has_all) == 0 {
-            let slab = self.page_address(drawn.page());
-            return share_places(group, slab, first, rest, slot.bytes);
-        }
-        cold::malloc_of_warp_beyond(self, through, bytes, group, drawn, won, rest)
     }
 
     /// What the leader of a group of `count` lanes does for them that drew `drawn` from the stripe of the slot's class that is `index`.

@@ -2,8 +2,7 @@
 //!
 //! Where some blocks outlive the others, a slab that is offered again has a unit for each free slot, but the rows that are drawn are as they are: of each block that lives some group finds
 //! its bit set. For who lacks a slot there is one in another place, since it has its unit. A launch waits for the last of its warps, and what it must do for one slot out of line takes
-//! as long as a fast warp takes for all: so who lacks slots looks for them at once, in few steps, and what they are is shared by a function that reads nothing
-//! (`docs/experiments.md`).
+//! as long as a fast warp takes for all: so who lacks slots looks for them at once, in few steps (`docs/experiments.md`).
 
 use crate::array::Array;
 use crate::claim::{lowest_bits, nth_bit};
@@ -12,10 +11,8 @@ use crate::heap::{Core, Heap};
 use crate::malloc::whole_row;
 use crate::refill::ticket_slab;
 use crate::ticket::Ticket;
-use core::ptr;
 use simt::atomic::{DeviceAtomicU32, Ordering};
-use simt::lanes::{Lanes, Whole};
-use simt::warp;
+use simt::lanes::Lanes;
 
 /// How often a group that did not find all of its row tries to get other slots.
 const TRIES: u32 = 8;
@@ -199,28 +196,6 @@ unsafe fn claim_in_words(
 fn next_slot(slot: u32, slots: u32) -> u32 {
     let next = slot + slots / PLACES;
     if next < slots { next } else { next - slots }
-}
-
-/// The calling lane's block, in a whole warp each of whose groups has slots for all of its lanes, at one place or two of the slab at an address, of `bytes` bytes each. The group's leader
-/// knows these.
-#[cold]
-#[inline(never)]
-pub(crate) fn share_places(
-    group: u32,
-    slab: u64,
-    first: Claimed,
-    rest: Claimed,
-    bytes: u32,
-) -> *mut u8 {
-    // What the leader's acquire saw, its mates see.
-    Whole.sync();
-    let leader = warp::lowest(group);
-    let slab = Whole.shuffle_u64(slab, leader);
-    let places = Places { first, rest }.shared(Whole, leader);
-    let slot = places.slot(Whole.rank_in(group));
-    slot.map_or(ptr::null_mut(), |slot| {
-        (slab + u64::from(slot) * u64::from(bytes)) as *mut u8
-    })
 }
 
 #[cfg(test)]
