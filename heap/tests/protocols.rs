@@ -1272,6 +1272,27 @@ fn a_packed_slot_passes_the_content() {
     });
 }
 
+#[test]
+fn a_slot_found_elsewhere_passes_the_content() {
+    /// So many to a page that one word has the bits of all.
+    const BYTES: u32 = 32;
+    explore(4, || {
+        // Slots are drawn from the highest on, and two are left. Whoever drew the one has the other, so the next to draw finds its slot taken: it looks where the highest is, which
+        // is about to be free.
+        let ground = Ground::new(1);
+        let mut blocks: Vec<_> = (0..30).map(|_| ground.obtain(BYTES.into())).collect();
+        let drawn = ground.host.stripe(class_of(BYTES)).draw(1);
+        blocks.extend(ground.host.occupy(drawn, 0, BYTES));
+        let given = blocks.remove(0);
+        let other = spawn(&ground, move |ground| ground.spend(given));
+        let mine = ground.obtain(BYTES.into());
+        ground.write(mine);
+        other.join().expect("no panic");
+        blocks.push(mine);
+        finish(&ground, blocks);
+    });
+}
+
 /// A heap of whose stripe's slab nothing is left to draw and only the lowest slot is in use, whose free rewinds the slab; and the
 /// block of that slot. All other pages but `pages` are taken.
 fn about_to_be_rewound(ground: &Ground, pages: u64) -> (u64, Vec<u64>) {

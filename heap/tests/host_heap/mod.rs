@@ -16,7 +16,7 @@ use scatterheap_heap::layout::Layout;
 use scatterheap_heap::stripe::Stripe;
 use scatterheap_heap::ticket::Ticket;
 use scatterheap_heap::{Core, Heap, Share};
-use scatterheap_simt::atomic::DeviceAtomicU64;
+use scatterheap_simt::atomic::{DeviceAtomicU32, DeviceAtomicU64};
 use std::alloc::{Layout as Request, alloc, dealloc};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -123,6 +123,21 @@ impl HostHeap {
         let place = self.layout.stripe_place(class, 0);
         // SAFETY: a heap has a stripe of each class.
         unsafe { &*stripes.add(place as usize) }
+    }
+
+    /// The block in slot `slot`, of `bytes` bytes, of the slab that units were drawn of with a ticket, for one of these; none if another has it. It may lie anywhere, as blocks do that
+    /// outlive others.
+    pub fn occupy(&self, drawn: Ticket, slot: u32, bytes: u32) -> Option<u64> {
+        let begin = u64::from(drawn.page()) * self.layout.page_bytes();
+        let words =
+            (self.metadata as u64 + self.layout.offsets.slot_words) as *const DeviceAtomicU32;
+        let index = usize::try_from(begin / 512).expect("a small heap") + slot as usize / 32;
+        // SAFETY: the bitmap has a word for each 512 bytes of the heap.
+        let word = unsafe { &*words.add(index) };
+        let bit = 1 << (slot % 32);
+        // Acquire: as in `malloc`.
+        let was_free = word.fetch_or(bit, Ordering::Acquire) & bit == 0;
+        was_free.then(|| self.heap().base() + begin + u64::from(slot * bytes))
     }
 
     pub fn heap(&self) -> &Heap {

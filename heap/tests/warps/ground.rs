@@ -5,7 +5,7 @@ use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
-use scatterheap_simt::atomic::{DeviceAtomicU32, Ordering};
+use scatterheap_simt::atomic::Ordering;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
 use std::cell::Cell;
@@ -132,32 +132,25 @@ impl Ground {
     /// Has blocks of `bytes` bytes, a class's slots, in the slab of a stripe, as if they outlived others: the stripe has so many units less. Some lie where the next row is drawn, the others
     /// anywhere.
     pub fn occupy(&self, bytes: u32) -> Vec<Block> {
-        let (heap, class) = (self.heap(), class_of(bytes));
+        let class = class_of(bytes);
         let stripe = self.host.stripe(class);
         let count = random(u64::from(stripe.look().units_left()) / 2 + 1);
         let drawn = stripe.draw(u32::try_from(count).expect("fewer than slots"));
-        let layout = heap.layout();
-        let slots = u64::from(layout.slots(class, drawn.order()));
-        let begin = u64::from(drawn.page()) * layout.page_bytes();
-        let words = (heap.metadata() + layout.offsets.slot_words) as *const DeviceAtomicU32;
-        let (in_row, next) = (random(33), u64::from(stripe.look().units_left()));
+        let slots = self.heap().layout().slots(class, drawn.order());
+        let (in_row, next) = (random(33), stripe.look().units_left());
         let mut blocks = Vec::new();
-        while (blocks.len() as u64) < count {
-            let number = blocks.len() as u64;
-            let slot = if number < in_row.min(next) {
-                next - 1 - number
-            } else {
-                random(slots)
-            };
-            let place = usize::try_from(begin / 512 + slot / 32).expect("a small heap");
-            // SAFETY: the bitmap has a word for each 512 bytes of the heap.
-            let word = unsafe { &*words.add(place) };
-            let bit = 1 << (slot % 32);
-            // Acquire: as in `malloc`.
-            if word.fetch_or(bit, Ordering::Acquire) & bit == 0 {
-                let address = heap.base() + begin + slot * u64::from(bytes);
-                blocks.extend(self.admit(address as *mut u8, bytes.into()));
+        for number in 0.. {
+            if blocks.len() as u64 == count {
+                break;
             }
+            let slot = if number < in_row.min(next.into()) {
+                u64::from(next) - 1 - number
+            } else {
+                random(slots.into())
+            };
+            let slot = u32::try_from(slot).expect("a slab has fewer slots");
+            let block = self.host.occupy(drawn, slot, bytes);
+            blocks.extend(block.and_then(|at| self.admit(at as *mut u8, bytes.into())));
         }
         blocks
     }
