@@ -72,7 +72,8 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back_units(&self, ticket: Ticket, count: u32) {
-        if self.plausible_slots(ticket_slab(ticket)) < ticket.units_left() {
+        let slots = self.plausible_slots(ticket_slab(ticket));
+        if slots == 0 || slots < ticket.units_left() {
             // The stripe's word is damaged.
             return;
         }

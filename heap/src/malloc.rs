@@ -3,8 +3,8 @@
 //! Lanes that want the same class of the same heap form a group. Its leader draws as many units
 //! from the stripe as the group has lanes. Where a unit is a slot, as in a slab that was empty, the
 //! units drawn are a row of bits in the slab's bitmap, and the leader sets them with one atomic, or
-//! two if the row crosses a word. If all groups get rows, each lane has its block beside the leader's. Else slots that are in use are looked for
-//! elsewhere in the slab ([`crate::claim`]), or are packed ([`crate::packed`]), and if units lack the leader first refills the stripe or waits for who does ([`crate::refill`]); then all go on
+//! two if the row crosses a word. If all groups get rows, each lane has its block beside the leader's. Else slots are looked for
+//! elsewhere in the slab ([`crate::places`]), or are packed ([`crate::packed`]), and if units lack the leader first refills the stripe or waits for who does ([`crate::refill`]); then all go on
 //! together out of line ([`crate::beyond`]). So the code in every kernel is short, and nothing of what is rare lives in its registers.
 //!
 //! The stripe only says where to look: a block belongs to
@@ -114,13 +114,13 @@ impl Slot {
 /// What the leader of a group got for it.
 #[derive(Clone, Copy)]
 struct Served {
-    /// What it drew, or the ticket of the slots that it found elsewhere.
+    /// What it drew, or the ticket of a row that begins where its slots are packed or lie elsewhere.
     drawn: Ticket,
     /// Which of the slots' bits it turned from 0 to 1, from the first on.
     won: u32,
-    /// Whether there is not one of these slots for each lane.
+    /// Whether there is not one of these slots for each lane, or its lanes cannot be told theirs as those of others are.
     lacks: bool,
-    /// Address of the first of them, or if it lacks some the slots that it has elsewhere instead ([`Claimed`]).
+    /// Address of the first of them, or if it lacks some the slots that it has in another place instead ([`Claimed`]).
     row: u64,
     /// Whether the lanes' slots do not follow one another: then they are those of the bits.
     is_packed: bool,

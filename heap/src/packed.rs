@@ -194,6 +194,8 @@ pub(crate) fn without_lowest(bits: u32, count: u32) -> u32 {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::simulated::host_heap::HostHeap;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_first_free_bits_round_the_word_are_claimed() {
@@ -220,6 +222,61 @@ mod tests {
         for count in 0..=MOST_LANES {
             assert_eq!(without_lowest(bits, count), expected);
             expected &= expected - 1;
+        }
+    }
+
+    /// How many lanes of a group of `count` get slots, of which `packed` got some where slots are packed, and which finds slots of its row `taken`.
+    fn served(count: u32, packed: u32, taken: u32) -> u32 {
+        let host = HostHeap::new(1 << 30, 1, 0);
+        let core = host.heap().core();
+        assert!(!host.heap().malloc(16).is_null());
+        let drawn = host.stripe(class::class_of(16)).draw(count);
+        let (page, first) = (drawn.page(), drawn.row(count).0);
+        for slot in (0..count).filter(|slot| taken >> slot & 1 != 0) {
+            core.claim_bits(page, first + slot, 1);
+        }
+        // Every other slot, from the sixth on.
+        let won = (0..packed).fold(0, |won, lane| {
+            won | core.claim_bits(page, 5 + 2 * lane, 1) << (2 * lane)
+        });
+        let claimed = Claimed::new(5, won);
+        let used = core.used_hint(page);
+        let found = core.complete_packed(drawn, count, claimed);
+        let places = Places::completed(claimed, found);
+        let slots: BTreeSet<_> = (0..count).filter_map(|rank| places.slot(rank)).collect();
+        let is_set = |slot: &u32| {
+            let word = core.slot_word(core.slot_word_index(page, *slot));
+            word.load(Ordering::Relaxed) >> (slot % 32) & 1 != 0
+        };
+        assert!(slots.iter().all(is_set));
+        let in_row = |slot: &u32| (first..first + count).contains(slot);
+        assert!(
+            slots
+                .iter()
+                .filter(|slot| in_row(slot))
+                .all(|slot| taken >> (slot - first) & 1 == 0)
+        );
+        // Who has none has no unit either.
+        let served = slots.len() as u32;
+        assert_eq!(core.used_hint(page), used - (count - served));
+        served
+    }
+
+    #[test]
+    fn who_lacks_a_packed_slot_has_one_of_its_groups_row() {
+        for count in 1..=MOST_LANES {
+            for packed in 0..=count {
+                // The row is free, and in use by others.
+                assert_eq!(served(count, packed, 0), count, "{packed} packed");
+                assert_eq!(served(count, packed, u32::MAX), count, "{packed} packed");
+                // The first of as many slots as are lacking are looked at.
+                let lacking = count - packed;
+                for taken in [1, 0b101_0101] {
+                    let lost = (taken & ((1 << lacking) - 1_u32)).count_ones();
+                    let expected = if lost == lacking { count } else { count - lost };
+                    assert_eq!(served(count, packed, taken), expected, "{packed} packed");
+                }
+            }
         }
     }
 }

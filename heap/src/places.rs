@@ -14,10 +14,10 @@ use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU32, Ordering};
 use simt::lanes::Lanes;
 
-/// How often a group that did not find all of its row tries to get other slots.
-const TRIES: u32 = 8;
-/// It looks for them in words of the slab's bitmap that lie so many parts of it apart.
-const PLACES: u32 = 4;
+/// Steps in which a group that did not find all of its row looks for other slots: each changes a word of the slab's bitmap, or goes on to the next.
+const STEPS: u32 = 8;
+/// So many parts of the bitmap these words lie apart.
+const PARTS: u32 = 4;
 
 /// Slots that a group has at some place: where that begins, and which of the bits there are the group's. One word, so that it travels in
 /// registers.
@@ -70,7 +70,7 @@ impl Claimed {
     }
 }
 
-/// What a group has where it did not get all of the row that it drew: slots at one place, and what it lacks then at another.
+/// The slots that a group has: at one place, and what it lacks then at another.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) first: Claimed,
@@ -119,12 +119,12 @@ impl Places {
 }
 
 impl Core {
-    /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. The slab's
-    /// [`bitmap`](Heap::bitmap_of) who calls has at hand: for it nothing is to be read here.
+    /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. `bitmap` must be [that](Heap::bitmap_of) of
+    /// the slab, which who calls has at hand: for it nothing is to be read here.
     ///
     /// A slab that is offered again has a unit for each free slot, from the lowest slot on. What lives in it was
     /// probably allocated last, and so lies lowest: as many slots at the top have no unit of their own. Therefore the
-    /// first place to look at is the mirror of the row.
+    /// search begins with the mirror of the row's first slot, and goes up from there, round the word.
     #[cold]
     #[inline(never)]
     pub(crate) fn claim_elsewhere(
@@ -139,7 +139,7 @@ impl Core {
             // The stripe's word is damaged. The next attempt mends it.
             return Claimed::NONE;
         }
-        // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as long as the heap lives.
+        // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, which the caller passes, as long as the heap lives.
         unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count) }
     }
 }
@@ -168,7 +168,7 @@ unsafe fn claim_in_words(
     let beyond = |slot: u32| !whole_row((slots - (slot & !31)).min(u32::BITS));
     let (mut slot, mut won) = (slot, 0_u32);
     let mut taken = beyond(slot);
-    for _ in 0..TRIES {
+    for _ in 0..STEPS {
         // From the slot on: others whose rows are near look here, too.
         let from = slot & 31;
         let free = (!taken).rotate_right(from);
@@ -183,7 +183,11 @@ unsafe fn claim_in_words(
         } else if won != 0 {
             break;
         } else {
-            slot = next_slot(slot, slots);
+            let next = next_slot(slot, slots);
+            if next / u32::BITS == slot / u32::BITS {
+                break;
+            }
+            slot = next;
             taken = beyond(slot);
         }
     }
@@ -194,7 +198,7 @@ unsafe fn claim_in_words(
 /// In whose word to look after that of `slot`, in a slab of `slots` slots.
 #[inline(always)]
 fn next_slot(slot: u32, slots: u32) -> u32 {
-    let next = slot + slots / PLACES;
+    let next = slot + slots / PARTS;
     if next < slots { next } else { next - slots }
 }
 
@@ -207,7 +211,7 @@ mod tests {
         for slots in 1..=200 {
             for first in 0..slots {
                 let mut slot = slots - 1 - first;
-                for _ in 0..PLACES {
+                for _ in 0..STEPS {
                     assert!(slot < slots, "{slot} of {slots} slots");
                     slot = next_slot(slot, slots);
                 }

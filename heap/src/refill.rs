@@ -515,7 +515,7 @@ fn await_refill(stripe: &Stripe, looks: u32) -> bool {
 }
 
 /// The ticket by which the `free` of `slots` slots of a slab can be drawn one by one, if what lives in it lies low
-/// (see `claim_row_elsewhere`), or nothing does.
+/// (see `Core::claim_elsewhere`), or nothing does.
 fn draw_row(slab: Slab, slots: u32, free: u32) -> Ticket {
     let units = Ticket::offered(free, slots).cast_signed();
     Ticket::new(slab.class(), slab.page(), slab.order(), 0, units)
