@@ -257,7 +257,7 @@ mod tests {
                 .all(|slot| taken >> (slot - first) & 1 == 0)
         );
         // Who has none has no unit either.
-        let served = slots.len() as u32;
+        let served = u32::try_from(slots.len()).expect("at most eight");
         assert_eq!(core.used_hint(page), used - (count - served));
         served
     }
