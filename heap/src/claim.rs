@@ -61,7 +61,8 @@ impl Core {
     pub(crate) fn claim_row_elsewhere(&self, ticket: Ticket, count: u32, won: u32) -> Claimed {
         let (first, drawn) = ticket.row(count);
         let lacking = drawn - won.count_ones();
-        let found = self.claim_elsewhere(ticket, first, lacking, self.bitmap_of(ticket));
+        // SAFETY: the bitmap is the ticket's.
+        let found = unsafe { self.claim_elsewhere(ticket, first, lacking, self.bitmap_of(ticket)) };
         if found.count() != lacking {
             self.give_back_units(ticket, lacking - found.count());
         }

@@ -5,7 +5,6 @@
 //! compiles a module as a whole instead, a kernel that calls `malloc` has as many registers as
 //! the deepest of these calls needs, or, under a limit, spills. What is measured is in `docs/experiments.md`.
 
-use crate::array::Array;
 use crate::entry::Entry;
 use crate::free::Rest;
 use crate::heap::{Heap, Mark};
@@ -13,7 +12,6 @@ use crate::malloc::Wish;
 use crate::places::Claimed;
 use crate::slab::{Slab, SlabState};
 use crate::ticket::Ticket;
-use simt::atomic::DeviceAtomicU32;
 
 /// Defines a cold call of a method of the heap's core.
 macro_rules! cold {
@@ -29,7 +27,6 @@ macro_rules! cold {
 cold!(malloc_beyond: malloc_beyond(wish: Wish, bytes: u64, lanes: u32, group: u32, drawn: Ticket, won: u32) -> *mut u8);
 cold!(malloc_of_warp_beyond: malloc_of_warp_beyond(wish: Wish, bytes: u64, group: u32, drawn: Ticket, won: u32, rest: Claimed) -> *mut u8);
 cold!(draw: draw_beyond(wish: Wish, index: u32, count: u32, drawn: Ticket) -> Ticket);
-cold!(claim_elsewhere: claim_elsewhere(drawn: Ticket, first: u32, count: u32, bitmap: Array<DeviceAtomicU32>) -> Claimed);
 cold!(give_back_units: give_back_units(drawn: Ticket, count: u32));
 cold!(complete_packed: complete_packed(drawn: Ticket, count: u32, claimed: Claimed) -> Claimed);
 cold!(malloc_classes: malloc_classes(through: Wish, bytes: u64, group: u32, drawn: Ticket) -> *mut u8);

@@ -367,7 +367,11 @@ impl Heap {
             }
             let row = Claimed::new(first_of_row(drawn, count), served.won);
             let (lacking, bitmap) = (count - row.count(), self.bitmap_of(drawn));
-            let found = cold::claim_elsewhere(self, drawn, row.first(), lacking, bitmap);
+            // SAFETY: the bitmap is the ticket's.
+            let found = unsafe {
+                self.core()
+                    .claim_elsewhere(drawn, row.first(), lacking, bitmap)
+            };
             if found.count() != lacking {
                 cold::give_back_units(self, drawn, lacking - found.count());
             }

@@ -119,15 +119,19 @@ impl Places {
 }
 
 impl Core {
-    /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. `bitmap` must be [that](Heap::bitmap_of) of
-    /// the slab, which who calls has at hand: for it nothing is to be read here.
+    /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. The slab's
+    /// bitmap who calls has at hand: for it nothing is to be read here.
     ///
     /// A slab that is offered again has a unit for each free slot, from the lowest slot on. What lives in it was
     /// probably allocated last, and so lies lowest: as many slots at the top have no unit of their own. Therefore the
     /// search begins with the mirror of the row's first slot, and goes up from there, round the word.
+    ///
+    /// # Safety
+    ///
+    /// `bitmap` must be what [`Heap::bitmap_of`] gives for the ticket.
     #[cold]
     #[inline(never)]
-    pub(crate) fn claim_elsewhere(
+    pub(crate) unsafe fn claim_elsewhere(
         &self,
         ticket: Ticket,
         first: u32,
@@ -139,7 +143,7 @@ impl Core {
             // The stripe's word is damaged. The next attempt mends it.
             return Claimed::NONE;
         }
-        // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, which the caller passes, as long as the heap lives.
+        // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.
         unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count) }
     }
 }
