@@ -3,7 +3,7 @@
 
 use crate::free::Slot as Used;
 use crate::heap::Heap;
-use crate::malloc::Slot;
+use crate::malloc::{Slot, whole_row};
 use crate::places::Claimed;
 use crate::refill::MAX_DENSITY;
 use crate::ticket::Ticket;
@@ -12,13 +12,21 @@ use simt::thread;
 /// Draws after which a group should have its slots.
 const MOST_DRAWS: u32 = 10_000;
 
-/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL. Counts in `lacks` how often its stripe had too
-/// little for them, or they had to draw again.
+/// How often groups did not get at once what they wanted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Misses {
+    /// A stripe had too little for a group, or it had to draw again.
+    pub draws: usize,
+    /// A group found slots of its row in use.
+    pub slots: usize,
+}
+
+/// Allocates a slot for `bytes` for each of `count` lanes; 0 for those that got NULL.
 ///
 /// # Panics
 ///
 /// If there are more lanes than a warp has, or if they had to draw ten thousand times.
-pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) -> Vec<u64> {
+pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, misses: &mut Misses) -> Vec<u64> {
     let slot = Slot::of(bytes, heap.most_stripes());
     let class = slot.wish.class();
     let index = slot.stripes.of(thread::block_number());
@@ -26,10 +34,10 @@ pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) ->
     let wanted = u32::try_from(count).expect("a warp has 32 lanes");
     let mut drawn = heap.stripe(class, index).draw(wanted);
     if drawn.left() < wanted.cast_signed() {
-        *lacks += 1;
+        misses.draws += 1;
         drawn = heap.core().draw_beyond(wish, index, wanted, drawn);
     }
-    let mut blocks = claim(heap, drawn, wanted);
+    let mut blocks = claim(heap, drawn, wanted, misses);
     for _ in 0..MOST_DRAWS {
         let lacking = u32::try_from(count - blocks.len()).expect("no more than were wanted");
         if lacking == 0 {
@@ -40,11 +48,11 @@ pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, lacks: &mut usize) ->
             return blocks;
         }
         // Who comes again looks before it draws.
-        *lacks += 1;
+        misses.draws += 1;
         drawn = heap
             .core()
             .draw_beyond(wish, index, lacking, Ticket::refilling(class));
-        blocks.extend(claim(heap, drawn, lacking));
+        blocks.extend(claim(heap, drawn, lacking, misses));
     }
     panic!("{count} lanes did not get {bytes} bytes each");
 }
@@ -68,13 +76,16 @@ pub fn free_pages(heap: &Heap) -> u32 {
 }
 
 /// Addresses of the slots that a group of `count` lanes gets of what it drew.
-fn claim(heap: &Heap, drawn: Ticket, count: u32) -> Vec<u64> {
+fn claim(heap: &Heap, drawn: Ticket, count: u32, misses: &mut Misses) -> Vec<u64> {
     let core = heap.core();
     if drawn == Ticket::EXHAUSTED || drawn.left() <= 0 {
         return Vec::new();
     }
     if drawn.is_of_slots() {
         let places = core.claim_row(drawn, count);
+        let (first, slots) = drawn.row(count);
+        let is_row = places.first.first() == first && places.first.won() == whole_row(slots);
+        misses.slots += usize::from(!is_row);
         let of = |place: Claimed| addresses(heap, drawn, place.first(), place.won());
         return [of(places.first), of(places.rest)].concat();
     }

@@ -19,8 +19,8 @@ const YOUNG_SHARE: u32 = 4;
 /// Small classes may take pages where these are scarce: as many classes as have this part of the heap if each of their stripes has a page. (With 132 stripes and 2^17 pages it is all whose
 /// slots are small.)
 const SMALL_SHARE: u32 = 30;
-/// A page has so many slots of a small class at least (binary logarithm), so it lasts.
-const SMALL_SLOTS_LOG2: u32 = 7;
+/// A page has so many slots of a small class at least (binary logarithm), so it lasts. (Under exploration pages are tiny.)
+const SMALL_SLOTS_LOG2: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 7 };
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
 /// The same for a group that searches for itself instead of waiting. (Under exploration any group: it has few lanes there.)
@@ -238,7 +238,7 @@ impl Core {
             installed,
             stripes,
             is_small: (class + 1) * stripes <= admitted / SMALL_SHARE
-                && slot_log2 + SMALL_SLOTS_LOG2 <= page_log2,
+                && has_small_slots(class, page_log2),
             wanted: seen.left().min(0).unsigned_abs(),
             lasting: 0,
             burst: false,
@@ -256,6 +256,11 @@ pub(crate) fn is_burst(count: u32) -> bool {
 /// Whether so few pages are free, of all, that they are rare.
 fn are_rare(free: u32, admitted: u32) -> bool {
     free < admitted / RARE_SHARE
+}
+
+/// Whether slots of a class are small, where a page has `2^page_log2` bytes.
+pub(crate) fn has_small_slots(class: u32, page_log2: u32) -> bool {
+    log2_up(class::slot_bytes(class)) + SMALL_SLOTS_LOG2 <= page_log2
 }
 
 /// Whether so many pages are free, of all, that they are plentiful.

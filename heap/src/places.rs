@@ -8,6 +8,7 @@ use crate::array::Array;
 use crate::claim::{lowest_bits, nth_bit};
 use crate::damage::plausible_slots;
 use crate::heap::{Core, Heap};
+use crate::hints::has_small_slots;
 use crate::malloc::whole_row;
 use crate::refill::ticket_slab;
 use crate::ticket::Ticket;
@@ -142,6 +143,10 @@ impl Core {
         if slots < ticket.units_left() || slots <= first {
             // The stripe's word is damaged. The next attempt mends it.
             return Claimed::NONE;
+        }
+        // Where blocks are freed while others are drawn there is always something in the way.
+        if !ticket.is_churned() && has_small_slots(ticket.class(), u32::from(self.page_shift)) {
+            self.slab_state(ticket.page()).note_occupied(slots - first);
         }
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.
         unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count) }

@@ -19,6 +19,10 @@
 //! lives in it is freed as a rule, and then its pages are free. The stripe's next slab is as small as any. Only who frees few slots asks for that: a burst that is freed by warps comes to such turns
 //! at its end, and uses what it has.
 //!
+//! Of blocks that outlive the launches some lie where the slab is offered from, as a rule, and each launch would find their slots in use, and look for others ([`crate::places`]). Who does notes how far
+//! down from the slab's end that was, and the slab is offered from below these slots on, as long as there is room for what is drawn between two looks. Nobody looks at the bitmap for it.
+//! (Of large slots slabs have few, and all that is free of them is wanted.)
+//!
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
 //!
@@ -31,7 +35,7 @@ use crate::hardened::Hardening;
 use crate::heap::{Core, Heap};
 use crate::hints::{are_plentiful, log2};
 use crate::pages::WORD_ORDER;
-use crate::slab::{INSTALLED, Slab, SlabState, USE};
+use crate::slab::{INSTALLED, Keeper, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use core::ops::RangeInclusive;
@@ -62,6 +66,8 @@ const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
 };
 /// A slab that is left to this part after a launch is large enough for who frees few slots, and for all where pages are not plentiful.
 const LEFT_SHARE: u32 = 4;
+/// Below slots that are in use a slab has as many that can be offered as were drawn since it was offered last, and this part more, and a turn.
+const SPARE_SHARE: u32 = 4;
 /// Less than this part was drawn of a slab that is too large for what its stripe draws now.
 const HARDLY_SHARE: u32 = 8;
 /// Order of slabs, at least, that may be too large: where the stripes of a class have such slabs, they hold a sixteenth of a heap.
@@ -164,30 +170,77 @@ impl Core {
     /// A launch that frees often ends with this, and then waits for it: so what can be read at once is, also where it may not be needed.
     #[inline(never)]
     pub(crate) fn look_after(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
-        let (heap, layout) = (*self.heap(), *self.layout());
-        let (free_pages, shared) = (self.free_pages(), &self.globals().shared);
-        let (place, is_kept) = state.keeper();
-        // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
-        let slots = plausible_slots(&layout, slab);
-        if !is_looked_after(&heap, slots, place) {
+        let keeper = state.keeper();
+        if !self.rewind_if_worth(slab, state, keeper, used, few, u32::MAX) && keeper.is_occupied() {
+            self.look_below(slab, state, used, few);
+        }
+    }
+
+    /// [`look_after`](Self::look_after) for a slab in which groups found slots of their rows in use: it is offered from below these on, if what lies there is enough for what was drawn
+    /// since it was offered last, and some more; else, or if nothing lives, that is forgotten. So it is where blocks are freed while others are drawn: then there is always something in the way.
+    #[cold]
+    #[inline(never)]
+    fn look_below(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
+        let slots = plausible_slots(self.layout(), slab);
+        let keeper = state.keeper().not_occupied();
+        if !is_looked_after(self.heap(), slots, keeper.place()) {
             return;
         }
-        let stripe = heap.stripe_of_place(place);
+        let seen = self.stripe_of_place(keeper.place()).look();
+        let left = seen.units_left();
+        let clear = slots.saturating_sub(state.occupied());
+        let drawn = state.offered().saturating_sub(left);
+        // The word may be damaged.
+        let needed = drawn.saturating_add(drawn / SPARE_SHARE + TURN_OF_FEW);
+        let most = if (needed..slots).contains(&clear) && used != left && !seen.is_churned() {
+            clear
+        } else {
+            state.forget_occupied();
+            u32::MAX
+        };
+        self.rewind_if_worth(slab, state, keeper, used, few, most);
+    }
+
+    /// Rewinds a slab if that is worth it, so that at most so many units are offered; or notes that others draw from it. False if its keeper is no stripe, or may have
+    /// nothing rewound.
+    #[inline(always)]
+    fn rewind_if_worth(
+        &self,
+        slab: Slab,
+        state: &SlabState,
+        keeper: Keeper,
+        used: u32,
+        few: bool,
+        most: u32,
+    ) -> bool {
+        let (heap, layout) = (*self.heap(), *self.layout());
+        let (free_pages, shared) = (self.free_pages(), &self.globals().shared);
+        // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
+        let slots = plausible_slots(&layout, slab);
+        if !is_looked_after(&heap, slots, keeper.place()) {
+            return false;
+        }
+        let stripe = heap.stripe_of_place(keeper.place());
         let seen = stripe.look();
         let spares_refills = few || !are_plentiful(free_pages.count(), shared.admitted_hint());
         let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
         if seen.left() < 0 || !seen.is_of_slab_of(row) {
-            return;
+            return true;
         }
         let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
-        let manner = Manner { few, is_tight };
+        let manner = Manner {
+            few,
+            is_tight,
+            most,
+        };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
         if rewound(seen, slots, used, manner).is_none() {
-            return;
+            return true;
         }
-        let stays = is_kept || spares_refills && seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        let stays =
+            keeper.keeps() || spares_refills && seen.left() >= (slots / LEFT_SHARE).cast_signed();
         if !stays {
-            return;
+            return true;
         }
         match rewind(stripe, state, seen, slots, manner) {
             // The last of what lived was freed before the word was there.
@@ -200,10 +253,11 @@ impl Core {
             }
             // Others draw: it churns.
             Err(now) if few && now.left() < seen.left() && now.is_of_slab_of(seen) => {
-                self.note_churn(slab.class(), place, now);
+                self.note_churn(slab.class(), keeper.place(), now);
             }
             _ => {}
         }
+        true
     }
 
     /// [`look_after`](Self::look_after) for a large slab of which much is left, by who frees few slots: where pages are not plentiful it may be taken away from its stripe.
@@ -218,7 +272,7 @@ impl Core {
     /// Takes a slab away from its stripe if it seems too large for it: true if so.
     fn give_up(&self, slab: Slab, state: &SlabState) -> bool {
         let slots = plausible_slots(self.layout(), slab);
-        let (place, _) = state.keeper();
+        let place = state.keeper().not_occupied().place();
         if !is_looked_after(self.heap(), slots, place) {
             return false;
         }
@@ -247,6 +301,8 @@ struct Manner {
     few: bool,
     /// All that one launch uses up may be needed by the next.
     is_tight: bool,
+    /// Units that are offered, at most.
+    most: u32,
 }
 
 /// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody changes the word meanwhile: the new word. The slab has `slots`
@@ -303,7 +359,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32, manner: Manner) -> Option<Ticket
     } else {
         most
     };
-    let units = Ticket::offered(units, slots);
+    let units = Ticket::offered(units.min(manner.most), slots);
     (is_enough && left < units).then(|| seen.with_left(units.cast_signed()))
 }
 
@@ -339,6 +395,7 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
+            most: u32::MAX,
         };
         let again = rewound(slab_with(0), slots, alive, manner).expect("few enough live");
         again.left().cast_unsigned()
@@ -353,6 +410,7 @@ mod tests {
         let manner = Manner {
             few,
             is_tight: true,
+            most: u32::MAX,
         };
         let whole =
             rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);

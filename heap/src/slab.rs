@@ -48,6 +48,9 @@ pub(crate) const PUNCHED: u32 = AWAY / 2;
 /// Flag beside the stripe that had a slab last: it is to be rewound ([`crate::rewind`]).
 const KEPT: u32 = 1 << 31;
 
+/// Flag beside it: groups found slots of their rows in use. With it the place is none of a stripe's, so who looks for a stripe learns of it without a question of its own.
+const OCCUPIED: u32 = 1 << 30;
+
 /// The bits of the away count in a slab's word.
 const AWAY_COUNT: u32 = !(INSTALLED | USE);
 
@@ -56,16 +59,47 @@ pub(crate) fn times_away(word: u32) -> u32 {
     (word & AWAY_COUNT) / AWAY
 }
 
+/// Which of all stripes had a slab last, and what is noted beside it.
+#[derive(Clone, Copy)]
+pub(crate) struct Keeper(u32);
+
+impl Keeper {
+    /// The stripe's place among all; none of them if the slab is [occupied](Self::is_occupied).
+    #[inline(always)]
+    pub(crate) fn place(self) -> u32 {
+        self.0 & !KEPT
+    }
+
+    /// Whether it keeps the slab.
+    #[inline(always)]
+    pub(crate) fn keeps(self) -> bool {
+        self.0 & KEPT != 0
+    }
+
+    /// Whether groups that drew from it found slots of their rows in use.
+    #[inline(always)]
+    pub(crate) fn is_occupied(self) -> bool {
+        self.0 & OCCUPIED != 0
+    }
+
+    /// The same stripe, whatever groups found.
+    pub(crate) fn not_occupied(self) -> Self {
+        Self(self.0 & !OCCUPIED)
+    }
+}
+
 /// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
 #[repr(C, align(32))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
-    /// Which of all stripes had the slab last, and whether it [keeps](KEPT) it.
+    /// Which of all stripes had the slab last, whether it [keeps](KEPT) it, and whether it is [occupied](OCCUPIED).
     stripe: DeviceAtomicU32,
     /// Units that the stripe was offered of it last.
     offered: DeviceAtomicU32,
     /// Slots in use when it was looked through for empty pages in vain; 0 if it was not.
     searched: DeviceAtomicU32,
+    /// How far down from its last slot groups found slots of their rows in use, in slots.
+    occupied: DeviceAtomicU32,
 }
 
 impl SlabState {
@@ -77,6 +111,7 @@ impl SlabState {
             stripe: DeviceAtomicU32::new(0),
             offered: DeviceAtomicU32::new(0),
             searched: DeviceAtomicU32::new(0),
+            occupied: DeviceAtomicU32::new(0),
         }
     }
 
@@ -87,12 +122,11 @@ impl SlabState {
         self.usage.load(Ordering::Relaxed) & USE
     }
 
-    /// Which of all stripes had the slab last, and whether it keeps it. A hint.
+    /// Which of all stripes had the slab last. A hint.
     #[inline(always)]
-    pub(crate) fn keeper(&self) -> (u32, bool) {
+    pub(crate) fn keeper(&self) -> Keeper {
         // Relaxed: who acts on it compares the stripe's word.
-        let last = self.stripe.load(Ordering::Relaxed);
-        (last & !KEPT, last & KEPT != 0)
+        Keeper(self.stripe.load(Ordering::Relaxed))
     }
 
     /// Notes that the stripe that has the slab keeps it.
@@ -124,6 +158,27 @@ impl SlabState {
     pub(crate) fn note_searched(&self, used: u32) {
         // Relaxed: a hint.
         self.searched.store(used, Ordering::Relaxed);
+    }
+
+    /// How far down from the slab's last slot groups found slots of their rows in use, in slots. A hint.
+    pub(crate) fn occupied(&self) -> u32 {
+        // Relaxed: as for `keeper`.
+        self.occupied.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a group found a slot of its row in use, at most so many slots from the slab's end.
+    #[inline(always)]
+    pub(crate) fn note_occupied(&self, slots: u32) {
+        // Relaxed: hints.
+        self.occupied.fetch_max(slots, Ordering::Relaxed);
+        self.stripe.fetch_or(OCCUPIED, Ordering::Relaxed);
+    }
+
+    /// Forgets what groups found in use.
+    pub(crate) fn forget_occupied(&self) {
+        // Relaxed: hints.
+        self.occupied.store(0, Ordering::Relaxed);
+        self.stripe.fetch_and(!OCCUPIED, Ordering::Relaxed);
     }
 
     /// Reserves `units` for the slab's stripe, whose crosser the caller is.
@@ -363,6 +418,8 @@ impl Core {
         state.stripe.store(last, Ordering::Relaxed);
         state.note_offered(units);
         state.note_searched(0);
+        // Relaxed: a hint.
+        state.occupied.store(0, Ordering::Relaxed);
     }
 
     /// Gives `units` of an owned slab to a stripe, which is published next.

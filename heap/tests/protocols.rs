@@ -1232,7 +1232,7 @@ fn row_of_group_passes_the_content(count: usize, end: usize, slot: usize) {
     let left = ground.host.stripe(class_of(BYTES)).look().left();
     let above: Vec<_> = (end as i32..left).map(|_| ground.obtain(bytes)).collect();
     let other = spawn(&ground, move |ground| ground.spend(given));
-    let mine = malloc_group(ground.heap(), BYTES, count, &mut 0);
+    let mine = malloc_group(ground.heap(), BYTES, count, &mut Misses::default());
     if mine.contains(&given) {
         ground.write(given);
     }

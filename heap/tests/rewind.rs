@@ -4,6 +4,7 @@
 
 mod host_heap;
 
+use core::ops::Range;
 use host_heap::HostHeap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::hardened::Hardening;
@@ -102,4 +103,49 @@ fn what_was_offered_whole_is_not_offered_again() {
     let offers: Vec<_> = (0..32).map(offers_of_the_last).collect();
     assert!(offers.contains(&1), "{offers:?}");
     assert!(offers.iter().all(|times| *times <= 1), "{offers:?}");
+}
+
+/// Blocks that do not lie below the one that was allocated before them, of so many bytes each.
+fn strays(blocks: &[*mut u8], bytes: u32) -> usize {
+    let is_stray = |pair: &&[*mut u8]| pair[1] as usize + bytes as usize != pair[0] as usize;
+    blocks.windows(2).filter(is_stray).count()
+}
+
+/// Where blocks outlive the others each phase would find their slots in use, and those that have these then lie elsewhere.
+#[test]
+fn a_slab_is_offered_below_blocks_that_stay() {
+    let (bytes, staying) = (64, 4000..4030);
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let heap = host.heap();
+    let free = |blocks: &[*mut u8]| {
+        for block in blocks {
+            // SAFETY: it is this thread's.
+            unsafe { heap.free(*block) };
+        }
+    };
+    let phase = |count: usize, stay: Range<usize>| {
+        let blocks: Vec<_> = (0..count).map(|_| heap.malloc(bytes.into())).collect();
+        assert!(blocks.iter().all(|block| !block.is_null()));
+        free(&blocks[..stay.start]);
+        free(&blocks[stay.end..]);
+        (strays(&blocks, bytes), blocks[stay].to_vec())
+    };
+    for _ in 0..FIRST {
+        phase(BLOCKS, 0..0);
+    }
+    let offered = || host.stripe(class_of(bytes)).look().left();
+    let count_staying = staying.len();
+    let (_, kept) = phase(BLOCKS, staying);
+    let before = offered();
+    let later: Vec<_> = (0..FIRST).map(|_| phase(BLOCKS, 0..0).0).collect();
+    assert!(later[0] >= count_staying, "{later:?}");
+    assert!(later[1..].iter().all(|strays| *strays == 0), "{later:?}");
+    let below = offered();
+    assert!(below < before, "{below} units of {before}");
+    free(&kept);
+    // Until phases want more than that.
+    for _ in 0..2 {
+        phase(3 * BLOCKS / 2, 0..0);
+    }
+    assert!(offered() >= before, "{} units of {before}", offered());
 }

@@ -11,7 +11,7 @@ mod launch;
 mod tests;
 
 use crate::class::class_of;
-use crate::group::{free_warp, malloc_group};
+use crate::group::{Misses, free_warp, malloc_group};
 use crate::heap::Heap;
 use host_heap::HostHeap;
 use launch::{MULTIPROCESSORS, launch};
@@ -34,8 +34,7 @@ const WARP: usize = LANES as usize;
 struct Gpu {
     host: HostHeap,
     random: StdRng,
-    /// How often a group got less than it wanted from its stripe, or had to draw again.
-    lacks: usize,
+    misses: Misses,
 }
 
 impl Gpu {
@@ -43,7 +42,7 @@ impl Gpu {
         Self {
             host: HostHeap::new(CAPACITY, MULTIPROCESSORS, 0),
             random: StdRng::seed_from_u64(seed),
-            lacks: 0,
+            misses: Misses::default(),
         }
     }
 
@@ -63,7 +62,7 @@ impl Gpu {
         launch(sizes.len() / WARP, &mut self.random, |warp| {
             let lanes = warp * WARP..(warp + 1) * WARP;
             let blocks = &mut blocks[lanes.clone()];
-            malloc_warp(self.host.heap(), &sizes[lanes], blocks, &mut self.lacks);
+            malloc_warp(self.host.heap(), &sizes[lanes], blocks, &mut self.misses);
         });
         assert_apart(&blocks, sizes);
         blocks
@@ -143,15 +142,15 @@ impl Gpu {
     }
 }
 
-/// Allocates for the lanes of a warp, group by group, and counts as [`malloc_group`] does.
-fn malloc_warp(heap: &Heap, sizes: &[u32], blocks: &mut [u64], lacks: &mut usize) {
+/// Allocates for the lanes of a warp, group by group, and counts what they miss.
+fn malloc_warp(heap: &Heap, sizes: &[u32], blocks: &mut [u64], misses: &mut Misses) {
     let mut pending: Vec<usize> = (0..sizes.len()).collect();
     while let Some(leader) = pending.first() {
         let class = class_of(sizes[*leader]);
         let (group, others) = pending
             .iter()
             .partition::<Vec<usize>, _>(|lane| class_of(sizes[**lane]) == class);
-        let of_group = malloc_group(heap, sizes[group[0]], group.len(), lacks);
+        let of_group = malloc_group(heap, sizes[group[0]], group.len(), misses);
         for (lane, block) in group.into_iter().zip(of_group) {
             blocks[lane] = block;
         }
