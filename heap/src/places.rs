@@ -8,9 +8,9 @@ use crate::array::Array;
 use crate::claim::{lowest_bits, nth_bit};
 use crate::damage::plausible_slots;
 use crate::heap::{Core, Heap};
-use crate::hints::has_small_slots;
 use crate::malloc::whole_row;
 use crate::refill::ticket_slab;
+use crate::rewind::may_be_offered_below;
 use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU32, Ordering};
 use simt::lanes::Lanes;
@@ -145,7 +145,8 @@ impl Core {
             return Claimed::NONE;
         }
         // Where blocks are freed while others are drawn there is always something in the way.
-        if !ticket.is_churned() && has_small_slots(ticket.class(), u32::from(self.page_shift)) {
+        let page_log2 = u32::from(self.page_shift);
+        if !ticket.is_churned() && may_be_offered_below(slots, ticket.class(), page_log2) {
             self.slab_state(ticket.page()).note_occupied(slots - first);
         }
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.

@@ -20,8 +20,8 @@
 //! at its end, and uses what it has.
 //!
 //! Of blocks that outlive the launches some lie where the slab is offered from, as a rule, and each launch would find their slots in use, and look for others ([`crate::places`]). Who does notes how far
-//! down from the slab's end that was, and the slab is offered from below these slots on, as long as there is room for what is drawn between two looks. Nobody looks at the bitmap for it.
-//! (Of large slots slabs have few, and all that is free of them is wanted.)
+//! down from the slab's end that was, and the slab is offered from below these slots on, if most of it lies there, and enough for what was drawn since it was offered last. Nobody looks at the bitmap for it.
+//! (Of large slots slabs have few, and all that is free of them is wanted; and slabs of very many slots are not drawn to their ends.)
 //!
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
@@ -33,7 +33,7 @@
 use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
 use crate::heap::{Core, Heap};
-use crate::hints::{are_plentiful, log2};
+use crate::hints::{are_plentiful, has_small_slots, log2};
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Keeper, Slab, SlabState, USE};
 use crate::stripe::Stripe;
@@ -66,8 +66,10 @@ const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
 };
 /// A slab that is left to this part after a launch is large enough for who frees few slots, and for all where pages are not plentiful.
 const LEFT_SHARE: u32 = 4;
-/// Below slots that are in use a slab has as many that can be offered as were drawn since it was offered last, and this part more, and a turn.
+/// Below slots in use as many units are offered as were drawn since it was done last, and this part more, and a turn.
 const SPARE_SHARE: u32 = 4;
+/// And so many eighths of the slab's slots.
+const LIMIT_EIGHTHS: u32 = 5;
 /// Less than this part was drawn of a slab that is too large for what its stripe draws now.
 const HARDLY_SHARE: u32 = 8;
 /// Order of slabs, at least, that may be too large: where the stripes of a class have such slabs, they hold a sixteenth of a heap.
@@ -139,6 +141,18 @@ pub(crate) fn is_turn(
     is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || may_be_left())
 }
 
+/// Whether a slab of so many slots of a class may be offered from below slots in use: those that many sizes are drawn from. Larger ones last.
+pub(crate) fn may_be_offered_below(slots: u32, class: u32, page_log2: u32) -> bool {
+    slots < LASTING_FOR_FEW && has_small_slots(class, page_log2)
+}
+
+/// Units that lie below the last `occupied` of a slab's slots: as many as the use falls to in a turn of who frees last. So all is offered once nothing lives.
+#[inline(always)]
+fn clear_below(slots: u32, occupied: u32) -> u32 {
+    let turn_log2 = last_turn_log2(slots);
+    slots.saturating_sub(occupied) >> turn_log2 << turn_log2
+}
+
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
 #[inline(always)]
 fn turn_log2(slots: u32) -> u32 {
@@ -171,38 +185,36 @@ impl Core {
     #[inline(never)]
     pub(crate) fn look_after(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
         let keeper = state.keeper();
-        if !self.rewind_if_worth(slab, state, keeper, used, few, u32::MAX) && keeper.is_occupied() {
-            self.look_below(slab, state, used, few);
+        if !self.rewind_if_worth(slab, state, keeper, used, few, |_, _| u32::MAX)
+            && keeper.is_occupied()
+        {
+            self.look_below(slab, state, keeper.not_occupied(), used, few);
         }
     }
 
     /// [`look_after`](Self::look_after) for a slab in which groups found slots of their rows in use: it is offered from below these on, if what lies there is enough for what was drawn
-    /// since it was offered last, and some more; else, or if nothing lives, that is forgotten. So it is where blocks are freed while others are drawn: then there is always something in the way.
+    /// since it was offered last, and some more. Else that is forgotten; so it is if nothing lives, and where blocks are freed while others are drawn: then there is always something in the way.
     #[cold]
     #[inline(never)]
-    fn look_below(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
-        let slots = plausible_slots(self.layout(), slab);
-        let keeper = state.keeper().not_occupied();
-        if !is_looked_after(self.heap(), slots, keeper.place()) {
-            return;
-        }
-        let seen = self.stripe_of_place(keeper.place()).look();
-        let left = seen.units_left();
-        let clear = slots.saturating_sub(state.occupied());
-        let drawn = state.offered().saturating_sub(left);
-        // The word may be damaged.
-        let needed = drawn.saturating_add(drawn / SPARE_SHARE + TURN_OF_FEW);
-        let most = if (needed..slots).contains(&clear) && used != left && !seen.is_churned() {
-            clear
-        } else {
+    fn look_below(&self, slab: Slab, state: &SlabState, keeper: Keeper, used: u32, few: bool) {
+        let (occupied, offered) = (state.occupied(), state.offered());
+        self.rewind_if_worth(slab, state, keeper, used, few, |seen, slots| {
+            let left = seen.units_left();
+            let clear = clear_below(slots, occupied);
+            let drawn = offered.saturating_sub(left);
+            // The word may be damaged.
+            let wanted = drawn.saturating_add(drawn / SPARE_SHARE + TURN_OF_FEW);
+            let is_enough = clear >= wanted.max(slots / 8 * LIMIT_EIGHTHS);
+            if is_enough && used != left && !seen.is_churned() {
+                return clear;
+            }
             state.forget_occupied();
             u32::MAX
-        };
-        self.rewind_if_worth(slab, state, keeper, used, few, most);
+        });
     }
 
-    /// Rewinds a slab if that is worth it, so that at most so many units are offered; or notes that others draw from it. False if its keeper is no stripe, or may have
-    /// nothing rewound.
+    /// Rewinds a slab if that is worth it, so that at most as many units are offered as `most` says for the stripe's word and the slab's slots; or notes that others draw from it. False if it is not
+    /// looked after, or its keeper is no stripe.
     #[inline(always)]
     fn rewind_if_worth(
         &self,
@@ -211,7 +223,7 @@ impl Core {
         keeper: Keeper,
         used: u32,
         few: bool,
-        most: u32,
+        most: impl FnOnce(Ticket, u32) -> u32,
     ) -> bool {
         let (heap, layout) = (*self.heap(), *self.layout());
         let (free_pages, shared) = (self.free_pages(), &self.globals().shared);
@@ -231,7 +243,7 @@ impl Core {
         let manner = Manner {
             few,
             is_tight,
-            most,
+            most: most(seen, slots),
         };
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
         if rewound(seen, slots, used, manner).is_none() {
@@ -249,7 +261,11 @@ impl Core {
                     && again.left().cast_unsigned() < Ticket::offered(slots, slots)
                     && state.used_hint() == again.left().cast_unsigned() =>
             {
-                let _ = rewind(stripe, state, again, slots, manner);
+                let unlimited = Manner {
+                    most: u32::MAX,
+                    ..manner
+                };
+                let _ = rewind(stripe, state, again, slots, unlimited);
             }
             // Others draw: it churns.
             Err(now) if few && now.left() < seen.left() && now.is_of_slab_of(seen) => {
@@ -384,6 +400,9 @@ const fn most_alive(slots: u32, few: bool) -> u32 {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::class::class_of;
+    use crate::refill::ticket_slab;
+    use crate::simulated::host_heap::HostHeap;
 
     /// The stripe's slab, of which so many units can be drawn.
     fn slab_with(left: u32) -> Ticket {
@@ -415,6 +434,35 @@ mod tests {
         let whole =
             rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);
         assert_eq!(whole, Ticket::offered(slots, slots).cast_signed());
+    }
+
+    #[test]
+    fn any_note_of_slots_in_use_will_do() {
+        const BYTES: u32 = 64;
+        let host = HostHeap::new(1 << 30, 1, 0);
+        let (heap, stripe) = (host.heap(), host.stripe(class_of(BYTES)));
+        let core = heap.core();
+        for occupied in [0, 1, 500, 1024, u32::MAX] {
+            for offered in [0, 1, 700, 1024, u32::MAX] {
+                let blocks = [(); 700].map(|()| heap.malloc(BYTES.into()));
+                let word = stripe.look();
+                let slab = ticket_slab(word);
+                let state = core.slab_state(slab.page());
+                state.note_occupied(occupied);
+                state.note_offered(offered);
+                for used in [0, word.units_left(), state.used_hint(), u32::MAX] {
+                    core.look_after(slab, state, used, true);
+                }
+                for block in blocks {
+                    // SAFETY: it is this thread's.
+                    unsafe { heap.free(block) };
+                }
+                let left = stripe.look().units_left();
+                assert!(left <= core.slots(slab), "{occupied} {offered}: {left}");
+                // As many are counted as may be drawn.
+                assert_eq!(core.used_hint(slab.page()), left, "{occupied} {offered}");
+            }
+        }
     }
 
     #[test]

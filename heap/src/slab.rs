@@ -406,7 +406,7 @@ impl Core {
     /// Notes that a stripe is about to have `units` of the slab that begins at a page, and whether it keeps it.
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "there are fewer stripes than 2^32"
+        reason = "there are fewer stripes than 2^30"
     )]
     pub(crate) fn note_stripe(&self, page: u32, stripe: &Stripe, keeps: bool, units: u32) {
         let offset = core::ptr::from_ref(stripe) as u64 - self.stripes.pointer(0) as u64;

@@ -16,7 +16,7 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::doubts::Doubts;
-use scatterheap_heap::group::{drains_done, free_pages, malloc_group, sees_growth};
+use scatterheap_heap::group::{Misses, drains_done, free_pages, malloc_group, sees_growth};
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
