@@ -123,9 +123,9 @@ impl Core {
     /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. The slab's
     /// bitmap who calls has at hand: for it nothing is to be read here.
     ///
-    /// A slab that is offered again has a unit for each free slot, from the lowest slot on. What lives in it was
-    /// probably allocated last, and so lies lowest: as many slots at the top have no unit of their own. Therefore the
-    /// search begins with the mirror of the row's first slot, and goes up from there, round the word.
+    /// A slab that is offered again has a unit for each free slot, from the lowest slot on: as many slots at the top as live have no unit of their own, and what is in the way lies below these as a
+    /// rule. So the search begins with the mirror of the row's first slot, and goes up from there, round the word: of those that are drawn last it lies at the top, and of those that are drawn first low, where
+    /// nobody has drawn yet.
     ///
     /// # Safety
     ///

@@ -514,8 +514,8 @@ fn await_refill(stripe: &Stripe, looks: u32) -> bool {
     false
 }
 
-/// The ticket by which the `free` of `slots` slots of a slab can be drawn one by one, if what lives in it lies low
-/// (see `Core::claim_elsewhere`), or nothing does.
+/// The ticket by which the `free` of `slots` slots of a slab can be drawn one by one. Who finds some in use finds others
+/// (see `Core::claim_elsewhere`).
 fn draw_row(slab: Slab, slots: u32, free: u32) -> Ticket {
     let units = Ticket::offered(free, slots).cast_signed();
     Ticket::new(slab.class(), slab.page(), slab.order(), 0, units)
