@@ -35,15 +35,27 @@ pub struct Leak {
 impl Snapshot {
     /// The blocks that are handed out, in the order of their addresses.
     pub fn live(&self) -> impl Iterator<Item = LiveBlock> + '_ {
-        self.regions().flat_map(move |region| {
-            // Between the pages of a punched slab others lie.
-            let (whole, words) = match region {
-                Region::Kept { page, slab } => (Region::Punched(slab), self.words_of(page, slab)),
-                _ => (region, 0..u32::MAX),
-            };
-            self.live_in(whole, words)
-                .filter(move |block| self.page_of_block(whole, block.address) == region.page())
-        })
+        self.regions().flat_map(|region| self.live_at(region))
+    }
+
+    /// Those that are told of at a region: between the pages of a punched slab others lie, so each of them has its own.
+    fn live_at(&self, region: Region) -> impl Iterator<Item = LiveBlock> + '_ {
+        let (whole, words) = match region {
+            Region::Kept { page, slab } => (Region::Punched(slab), self.words_of(page, slab)),
+            _ => (region, 0..u32::MAX),
+        };
+        self.live_in(whole, words)
+            .filter(move |block| self.page_of_block(whole, block.address) == region.page())
+    }
+
+    /// How many blocks are told of at a page of a punched slab. (In a damaged heap a run may seem to lie over another of its pages, and what lies there is told of nowhere.)
+    pub(super) fn used_at_page(&self, region: Region) -> u64 {
+        match region {
+            // Of a glimpse, which has no bitmaps, all at the first.
+            Region::Punched(_) if self.uses.is_some() => self.used_blocks(region).into(),
+            Region::Kept { .. } if self.uses.is_some() => 0,
+            _ => self.live_at(region).count() as u64,
+        }
     }
 
     /// Words of a slab's bitmap, counted from its first, with the slots that lie in a page.

@@ -177,17 +177,16 @@ impl Tally {
                 self.pages.in_slabs += count;
                 self.pages.reclaimable += if available { count } else { 0 };
             }
-            Region::Punched(slab) => {
+            Region::Punched(slab) | Region::Kept { slab, .. } => {
                 let class = &mut self.classes[slab.class() as usize];
-                let used = u64::from(snapshot.used_blocks(region));
-                class.slabs += 1;
+                let used = snapshot.used_at_page(region);
+                class.slabs += u64::from(matches!(region, Region::Punched(_)));
                 // No more of it is handed out.
                 class.slots += used;
                 class.used += used;
                 class.handed_out_bytes += used * class.slot_bytes;
                 self.pages.in_slabs += count;
             }
-            Region::Kept { .. } => self.pages.in_slabs += count,
             Region::Run { .. } => {
                 self.runs.count += 1;
                 self.runs.bytes += snapshot.block_bytes(region);
