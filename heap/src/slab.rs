@@ -23,6 +23,7 @@
 //! gave back is found by nobody, for the moment. (The count is one too high for a moment wherever a thread was
 //! interrupted after it listed a slab, whatever became of the slab. It has room for 254 such threads.)
 
+use crate::class::MAX_CLASSES;
 use crate::cold;
 use crate::entry::Entry;
 use crate::heap::{Core, Heap};
@@ -50,6 +51,11 @@ const KEPT: u32 = 1 << 31;
 
 /// Flag beside it: groups found slots of their rows in use. With it the place is none of a stripe's, so who looks for a stripe learns of it without a question of its own.
 const OCCUPIED: u32 = 1 << 30;
+
+const _: () = assert!(
+    layout::MAX_STRIPES * MAX_CLASSES.next_power_of_two() < OCCUPIED,
+    "a stripe's place lies below the flags"
+);
 
 /// The bits of the away count in a slab's word.
 const AWAY_COUNT: u32 = !(INSTALLED | USE);
