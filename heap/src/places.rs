@@ -10,7 +10,6 @@ use crate::damage::plausible_slots;
 use crate::heap::{Core, Heap};
 use crate::malloc::whole_row;
 use crate::refill::ticket_slab;
-use crate::rewind::may_be_offered_below;
 use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU32, Ordering};
 use simt::lanes::Lanes;
@@ -123,8 +122,7 @@ impl Core {
     /// Sets the bits of up to `count` free slots of the slab of a ticket, for a group that did not find all of the row that begins with slot `first`. The slab's
     /// bitmap who calls has at hand: for it nothing is to be read here.
     ///
-    /// A slab that is offered again has a unit for each free slot, from the lowest slot on: as many slots at the top as live have no unit of their own, and what is in the way lies below these as a
-    /// rule. So the search begins with the mirror of the row's first slot, and goes up from there, round the word: of those that are drawn last it lies at the top, and of those that are drawn first low, where
+    /// A slab that is offered again while something lives in it has units for what is free, from the lowest slot on, or for all of its slots ([`crate::rewind`]). So the search begins with the mirror of the row's first slot, and goes up from there, round the word: of those that are drawn last it lies at the top, and of those that are drawn first low, where
     /// nobody has drawn yet.
     ///
     /// # Safety
@@ -145,8 +143,7 @@ impl Core {
             return Claimed::NONE;
         }
         // Where blocks are freed while others are drawn there is always something in the way.
-        let page_log2 = u32::from(self.page_shift);
-        if !ticket.is_churned() && may_be_offered_below(slots, ticket.class(), page_log2) {
+        if !ticket.is_churned() {
             self.slab_state(ticket.page()).note_occupied(slots - first);
         }
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.

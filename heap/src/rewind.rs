@@ -10,35 +10,37 @@
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
 //! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
-//! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one. Else its crosser replaces it by a larger one
-//! as soon as it is used up. Who frees few slots at once does not ask for that where much of the slab is left after a launch: warps that want many sizes want little of each. Nor does anybody where pages are not plentiful. Of what is left less a launch
-//! that wants a little more comes to the end, so the sooner it does the better.
+//! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one; or if much of it is left after a launch. Else its crosser replaces it by a larger
+//! one as soon as it is used up: of what is left less a launch that wants a little more comes to the end, so the sooner it does the better.
+//!
+//! While something lives it is rewound too, and then *all* of it is offered, as many units as the slab has slots: what lives while others are freed is freed soon, as a rule. Else the next launch
+//! would come to the end of what was offered, or who frees last would have to look once more, and the launch would wait for that. A unit says only where to look: a group that finds slots of
+//! its row in use has others ([`crate::places`]), and units for which there are none are given back. Where blocks are freed while others are drawn there is always something in the way, and only what is
+//! free is offered.
+//!
+//! The more may live, the fewer looks are in vain, and the sooner they are over; but the more is in the way if it stays. No less may live than is freed between two looks of those who look least: else
+//! it depends on who happens to come to a multiple whether a slab is rewound, and now and then a launch comes to its end.
+//!
+//! Of blocks that outlive the launches some lie where the slab is offered from, and each launch would find their slots in use. Who does notes that, and how far down from the slab's end it was. Then
+//! the slab is offered from below these on, if most of it lies there, and enough for what was drawn since it was offered last. Else it is measured again, and who frees few offers what is free, or was
+//! drawn if that is more. Nobody looks at the bitmap for it.
 //!
 //! A slab that served more once may be too large for what its stripe draws now, and what lives in it keeps all its pages: slabs of sixty classes that bursts have
 //! left held three quarters of a heap. So where pages are not plentiful, who looks after a large slab of which hardly anything was drawn takes it away from its stripe instead: what still
 //! lives in it is freed as a rule, and then its pages are free. The stripe's next slab is as small as any. Only who frees few slots asks for that: a burst that is freed by warps comes to such turns
 //! at its end, and uses what it has.
 //!
-//! Of blocks that outlive the launches some lie where the slab is offered from, as a rule, and each launch would find their slots in use, and look for others ([`crate::places`]). Who does notes how far
-//! down from the slab's end that was, and the slab is offered from below these slots on, if most of it lies there, and enough for what was drawn since it was offered last. Nobody looks at the bitmap for it.
-//! (Of large slots slabs have few, and all that is free of them is wanted; and slabs of very many slots are not drawn to their ends.)
-//!
 //! In a heap with a quarantine nobody rewinds: a request that finds nothing gives back what is in it, and lanes of its own warp that search meanwhile would come
 //! again until it has published the stripe, and might keep it from running.
-//!
-//! What lives while a slab is rewound is not offered. If the slab is *tight*, hardly larger than what a launch wants of it, all of it is offered when the last of that is freed: the first rewinding leaves a number of units to
-//! which the use falls in a turn of who frees last, and who has rewound looks once more. (Who frees many last looks at tight slabs of 32 and 64 pages alone. And while something lives on up to a turn less is offered than could be: of 4,096 slots 3,072.) For a launch with a single refill takes half as long again. Taken for tight are slabs
-//! of which few slots are freed at once, and where pages are not plentiful those of 32 or 64 pages with at most [`TIGHT_SLOTS`] slots.
 
 use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
 use crate::heap::{Core, Heap};
-use crate::hints::{are_plentiful, has_small_slots, log2};
+use crate::hints::log2;
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Keeper, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
-use core::ops::RangeInclusive;
 
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
@@ -52,10 +54,13 @@ const NOT_FEW: u32 = 8;
 const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
 const TURN_SHARE_LOG2: u32 = 3;
-/// Less than this part of a slab lives when it is rewound; under exploration nothing of those that most models have.
-const FEW_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
-/// The same for who frees few slots of a slab of fewer than [`LASTING_FOR_FEW`]: in an aged heap some of its blocks outlive many launches.
-const FEW_SHARE_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+/// No more than this part of a slab lives when it is rewound: in an aged heap some of its blocks outlive many launches.
+/// (Under exploration nothing of those that most models have.)
+const MOST_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+/// The same for who frees few slots of a slab of [`LASTING_FOR_FEW`] or more and fewer than [`LASTING_SLOTS`].
+const MOST_SHARE_OF_LARGE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
+/// The same for who frees many slots at once, if as far as is known nothing stays: the sooner it is done the less the launch waits for it at its end.
+const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 2 };
 /// Slots of a slab that lasts for several launches of which each wants many sizes.
 const LASTING_FOR_FEW: u32 = 1 << 12;
 /// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.
@@ -64,11 +69,11 @@ const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
 } else {
     TURN_OF_FEW
 };
-/// A slab that is left to this part after a launch is large enough for who frees few slots, and for all where pages are not plentiful.
+/// A slab that is left to this part after a launch is large enough.
 const LEFT_SHARE: u32 = 4;
-/// Below slots in use as many units are offered as were drawn since it was done last, and this part more, and a turn.
-const SPARE_SHARE: u32 = 4;
-/// And so many eighths of the slab's slots.
+/// Units that are offered beside those that were drawn last, at least.
+const SPARE: u32 = TURN_OF_FEW;
+/// So many eighths of a slab's slots lie below those in use from which it is offered, at least.
 const LIMIT_EIGHTHS: u32 = 5;
 /// Less than this part was drawn of a slab that is too large for what its stripe draws now.
 const HARDLY_SHARE: u32 = 8;
@@ -87,10 +92,6 @@ const LARGE_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
 };
 /// Slots of a slab that lasts for several launches, and is rewound while more of it lives: early in a launch that frees.
 const LASTING_SLOTS: u32 = 1 << 15;
-/// Slots of a slab, at most, that one launch of a million threads may use up.
-const TIGHT_SLOTS: u32 = 1 << 13;
-/// Orders of slabs that may be tight though who frees many looks after them: a word of pages is the most that used heaps have for bursts, as a rule, and smaller slabs grow.
-const TIGHT_ORDERS: RangeInclusive<u32> = WORD_ORDER - 1..=WORD_ORDER;
 
 /// Whether `count` slots that are freed at once are few.
 #[inline(always)]
@@ -102,12 +103,6 @@ pub(crate) fn are_few(count: u32) -> bool {
 #[inline(always)]
 pub(crate) fn turn_of(few: bool) -> u32 {
     if few { TURN_OF_FEW } else { TURN }
-}
-
-/// Whether a slab of `2^order` pages with so many slots may be one of which a launch uses up all, though it came back by warps.
-#[inline(always)]
-fn may_be_tight(slots: u32, order: u32) -> bool {
-    slots <= TIGHT_SLOTS && TIGHT_ORDERS.contains(&order)
 }
 
 /// Whether who freed `few` slots or not, and lowered the word of a slab from `before` to `after`, is to look after the slab: the use fell to a multiple of
@@ -130,27 +125,17 @@ pub(crate) fn is_turn(
         return false;
     }
     let (slots, order) = slots_and_order();
-    let is_time = passed >> turn_log2(slots) != 0;
-    // It may be what was offered again of a tight slab, of which nothing lives: then it fell to just that many, a multiple of the last turn.
-    let may_be_left = || {
-        let last_turn = 1 << last_turn_log2(slots);
-        (few || may_be_tight(slots, order))
-            && used & (last_turn - 1) == 0
-            && slots.saturating_sub(used) < most_alive(slots, few) + last_turn
-    };
-    is_time && slots >= LEAST_TURNS * turn && (used <= most_used(slots) || may_be_left())
+    let is_time = passed >> turn_log2(slots) != 0 && slots >= LEAST_TURNS * turn;
+    // Of those that may be too large seldom: of most that is in vain.
+    let is_seldom = used & (TURN - 1) == 0;
+    is_time && (used <= most_used(slots) || is_seldom && may_be_too_large(after, few, slots, order))
 }
 
-/// Whether a slab of so many slots of a class may be offered from below slots in use: those that many sizes are drawn from. Larger ones last.
-pub(crate) fn may_be_offered_below(slots: u32, class: u32, page_log2: u32) -> bool {
-    slots < LASTING_FOR_FEW && has_small_slots(class, page_log2)
-}
-
-/// Units that lie below the last `occupied` of a slab's slots: as many as the use falls to in a turn of who frees last. So all is offered once nothing lives.
+/// Units that are wanted of a slab of which so many were offered, and are left: as many as were drawn, and some more.
 #[inline(always)]
-fn clear_below(slots: u32, occupied: u32) -> u32 {
-    let turn_log2 = last_turn_log2(slots);
-    slots.saturating_sub(occupied) >> turn_log2 << turn_log2
+fn wanted(offered: u32, left: u32) -> u32 {
+    // The stripe's word may be damaged.
+    offered.saturating_sub(left).saturating_add(SPARE)
 }
 
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
@@ -159,17 +144,6 @@ fn turn_log2(slots: u32) -> u32 {
     log2(slots)
         .saturating_sub(TURN_SHARE_LOG2)
         .min(TURN.ilog2())
-}
-
-/// Slots after which everybody looks after a slab of so many who ever does (binary logarithm).
-#[inline(always)]
-fn last_turn_log2(slots: u32) -> u32 {
-    let least = if slots < LEAST_TURNS * TURN {
-        TURN_OF_FEW.ilog2()
-    } else {
-        TURN.ilog2()
-    };
-    turn_log2(slots).max(least)
 }
 
 /// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
@@ -185,36 +159,50 @@ impl Core {
     #[inline(never)]
     pub(crate) fn look_after(&self, slab: Slab, state: &SlabState, used: u32, few: bool) {
         let keeper = state.keeper();
-        if !self.rewind_if_worth(slab, state, keeper, used, few, |_, _| u32::MAX)
-            && keeper.is_occupied()
-        {
-            self.look_below(slab, state, keeper.not_occupied(), used, few);
+        let bounds = |_, slots| Bounds::all(slots, most_alive(slots, few, false));
+        if !self.rewind_if_worth(slab, state, keeper, used, few, bounds) && keeper.is_occupied() {
+            self.look_at_occupied(slab, state, keeper.not_occupied(), used, few);
         }
     }
 
-    /// [`look_after`](Self::look_after) for a slab in which groups found slots of their rows in use: it is offered from below these on, if what lies there is enough for what was drawn
-    /// since it was offered last, and some more. Else that is forgotten; so it is if nothing lives, and where blocks are freed while others are drawn: then there is always something in the way.
+    /// [`look_after`](Self::look_after) for a slab in which groups found slots of their rows in use: it is offered from below these on, if enough lies there. Else how far down they are is measured again;
+    /// if nothing lives it is forgotten that there are any.
     #[cold]
     #[inline(never)]
-    fn look_below(&self, slab: Slab, state: &SlabState, keeper: Keeper, used: u32, few: bool) {
+    fn look_at_occupied(
+        &self,
+        slab: Slab,
+        state: &SlabState,
+        keeper: Keeper,
+        used: u32,
+        few: bool,
+    ) {
         let (occupied, offered) = (state.occupied(), state.offered());
         self.rewind_if_worth(slab, state, keeper, used, few, |seen, slots| {
-            let left = seen.units_left();
-            let clear = clear_below(slots, occupied);
-            let drawn = offered.saturating_sub(left);
-            // The word may be damaged.
-            let wanted = drawn.saturating_add(drawn / SPARE_SHARE + TURN_OF_FEW);
-            let is_enough = clear >= wanted.max(slots / 8 * LIMIT_EIGHTHS);
-            if is_enough && used != left && !seen.is_churned() {
-                return clear;
+            let (left, alive) = (seen.units_left(), most_alive(slots, few, true));
+            if used == left {
+                state.forget_occupied();
+                return Bounds::all(slots, alive);
             }
-            state.forget_occupied();
-            u32::MAX
+            let wanted = wanted(offered, left);
+            let clear = slots.saturating_sub(occupied);
+            if occupied != 0 {
+                if clear >= wanted.max(slots / 8 * LIMIT_EIGHTHS) {
+                    return Bounds::all(clear, alive);
+                }
+                state.measure_occupied_again();
+            }
+            // Who frees few leaves out what stays at the top.
+            let least = if few { wanted } else { slots };
+            Bounds {
+                least,
+                ..Bounds::all(slots, alive)
+            }
         });
     }
 
-    /// Rewinds a slab if that is worth it, so that at most as many units are offered as `most` says for the stripe's word and the slab's slots; or notes that others draw from it. False if it is not
-    /// looked after, or its keeper is no stripe.
+    /// Rewinds a slab if that is worth it, by the bounds that `bounds` gives for the stripe's word and the slab's slots; or notes that others draw from it. False if it is not looked after, or its keeper is
+    /// no stripe.
     #[inline(always)]
     fn rewind_if_worth(
         &self,
@@ -223,10 +211,9 @@ impl Core {
         keeper: Keeper,
         used: u32,
         few: bool,
-        most: impl FnOnce(Ticket, u32) -> u32,
+        bounds: impl FnOnce(Ticket, u32) -> Bounds,
     ) -> bool {
         let (heap, layout) = (*self.heap(), *self.layout());
-        let (free_pages, shared) = (self.free_pages(), &self.globals().shared);
         // Not what the entry says of the slots, as in `is_turn`: a damaged one may say anything.
         let slots = plausible_slots(&layout, slab);
         if !is_looked_after(&heap, slots, keeper.place()) {
@@ -234,44 +221,26 @@ impl Core {
         }
         let stripe = heap.stripe_of_place(keeper.place());
         let seen = stripe.look();
-        let spares_refills = few || !are_plentiful(free_pages.count(), shared.admitted_hint());
         let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
         if seen.left() < 0 || !seen.is_of_slab_of(row) {
             return true;
         }
-        let is_tight = few || may_be_tight(slots, slab.order()) && spares_refills;
-        let manner = Manner {
-            few,
-            is_tight,
-            most: most(seen, slots),
-        };
+        let bounds = bounds(seen, slots);
         // Looked at for nothing but to spare others the wait: it counts once the word is taken.
-        if rewound(seen, slots, used, manner).is_none() {
+        if rewound(seen, slots, used, bounds).is_none() {
             return true;
         }
-        let stays =
-            keeper.keeps() || spares_refills && seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        let stays = keeper.keeps() || seen.left() >= (slots / LEFT_SHARE).cast_signed();
         if !stays {
             return true;
         }
-        match rewind(stripe, state, seen, slots, manner) {
-            // The last of what lived was freed before the word was there.
-            Ok(again)
-                if is_tight
-                    && again.left().cast_unsigned() < Ticket::offered(slots, slots)
-                    && state.used_hint() == again.left().cast_unsigned() =>
-            {
-                let unlimited = Manner {
-                    most: u32::MAX,
-                    ..manner
-                };
-                let _ = rewind(stripe, state, again, slots, unlimited);
-            }
+        if let Err(now) = rewind(stripe, state, seen, slots, bounds)
+            && few
+            && now.left() < seen.left()
+            && now.is_of_slab_of(seen)
+        {
             // Others draw: it churns.
-            Err(now) if few && now.left() < seen.left() && now.is_of_slab_of(seen) => {
-                self.note_churn(slab.class(), keeper.place(), now);
-            }
-            _ => {}
+            self.note_churn(slab.class(), keeper.place(), now);
         }
         true
     }
@@ -310,39 +279,63 @@ fn is_looked_after(heap: &Heap, slots: u32, place: u32) -> bool {
         & (place < heap.stripe_places())
 }
 
-/// How a slab is to be rewound.
+/// What bounds how a slab is rewound.
 #[derive(Clone, Copy)]
-struct Manner {
-    /// By who frees few slots.
-    few: bool,
-    /// All that one launch uses up may be needed by the next.
-    is_tight: bool,
-    /// Units that are offered, at most.
+struct Bounds {
+    /// Units that are offered, at least, whether so many slots are free or not.
+    least: u32,
+    /// And at most.
     most: u32,
+    /// Slots that live, at most: of a slab of which more do nothing is offered.
+    alive: u32,
 }
 
-/// Offers again what is free in the slab of a stripe whose word is `seen`, which seems worth it, if nobody changes the word meanwhile: the new word. The slab has `slots`
-/// slots. Else gives the word that the stripe has.
+impl Bounds {
+    /// So many units are offered.
+    #[inline(always)]
+    fn all(units: u32, alive: u32) -> Self {
+        Self {
+            least: units,
+            most: units,
+            alive,
+        }
+    }
+
+    /// How many are offered of the slab of `seen`, which has `slots` slots, if so many are free or left.
+    #[inline(always)]
+    fn units(self, seen: Ticket, free: u32, slots: u32) -> u32 {
+        // Where blocks are freed while others are drawn there is always something in the way, wherever it begins.
+        let units = if seen.is_churned() {
+            free
+        } else {
+            free.max(self.least).min(self.most).min(slots)
+        };
+        Ticket::offered(units, slots)
+    }
+}
+
+/// Offers the slab of a stripe whose word is `seen` again, which seems worth it, if nobody changes the word meanwhile; else gives the word that the stripe has. The slab has `slots` slots.
 fn rewind(
     stripe: &Stripe,
     slab: &SlabState,
     seen: Ticket,
     slots: u32,
-    manner: Manner,
-) -> Result<Ticket, Ticket> {
+    bounds: Bounds,
+) -> Result<(), Ticket> {
     stripe.take(seen)?;
-    let again = rewound(seen, slots, slab.used_hint(), manner).unwrap_or(seen);
+    let again = rewound(seen, slots, slab.used_hint(), bounds).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
     slab.note_offered(again.left().cast_unsigned());
-    let again = again.not_crowded().following(seen);
-    stripe.publish(again);
-    Ok(again)
+    stripe.publish(again.not_crowded().following(seen));
+    Ok(())
 }
 
-/// Whether a slab of `slots` slots and `2^order` pages, which who freed `few` slots or not is to look after, may be too large for its stripe: much of it is left.
+/// Whether a slab of `slots` slots and `2^order` pages, which who freed `few` slots or not is to look after, may be too large for its stripe: hardly anything of it is in use, or was drawn.
 #[inline(always)]
 pub(crate) fn may_be_too_large(after: u32, few: bool, slots: u32, order: u32) -> bool {
-    few && slots >= LARGE_SLOTS && order >= LARGE_ORDER && after & USE > most_used(slots)
+    few && slots >= LARGE_SLOTS
+        && order >= LARGE_ORDER
+        && (slots - slots / HARDLY_SHARE - TURN..slots).contains(&(after & USE))
 }
 
 /// Whether the slab of `seen`, which has `slots` slots, seems too large for its stripe: since it was offered last some of it was drawn, but hardly any. (If nothing was, it was
@@ -355,46 +348,36 @@ fn is_too_large(seen: Ticket, slots: u32, state: &SlabState) -> bool {
     is_hardly_drawn && left < state.offered()
 }
 
-/// The word by which all that is free in the slab of `seen` can be drawn, from the top on, of whose `slots` slots `used` are in use or
+/// The word by which the slab of `seen` can be drawn from the top on, as far as its bounds tell, of whose `slots` slots `used` are in use or
 /// may still be drawn; none if too many live, or too many are left.
-///
-/// Of a tight slab so many are offered that the last free of those that still live comes to a turn: then all may be.
 #[inline(always)]
-fn rewound(seen: Ticket, slots: u32, used: u32, manner: Manner) -> Option<Ticket> {
+fn rewound(seen: Ticket, slots: u32, used: u32, bounds: Bounds) -> Option<Ticket> {
     let left = seen.left().cast_unsigned();
-    let free = slots.saturating_sub(used);
-    let most = left + free;
+    let free = left + slots.saturating_sub(used);
     // All of it if nothing lives.
-    let is_enough = used == left
-        || used <= most_used(slots)
-            && most <= slots
-            && slots - most < most_alive(slots, manner.few);
-    let units = if manner.is_tight && used != left {
-        let turn_log2 = last_turn_log2(slots);
-        most >> turn_log2 << turn_log2
-    } else {
-        most
-    };
-    let units = Ticket::offered(units.min(manner.most), slots);
+    let is_enough =
+        used == left || used <= most_used(slots) && free <= slots && slots - free <= bounds.alive;
+    let units = bounds.units(seen, free, slots);
     (is_enough && left < units).then(|| seen.with_left(units.cast_signed()))
 }
 
-/// Fewer slots of a slab of so many live when it is rewound by who frees `few` slots, or not.
+/// The most slots of a slab of so many that live when it is rewound by who frees `few` slots, or not; groups found slots of their rows in use if it is `occupied`.
 #[inline(always)]
-const fn most_alive(slots: u32, few: bool) -> u32 {
-    if slots >= LASTING_SLOTS {
-        return slots / 4;
-    }
-    let share = if few && slots < LASTING_FOR_FEW {
-        slots / FEW_SHARE_OF_SMALL
+const fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
+    let share = if !few && !occupied {
+        slots / MOST_SHARE_OF_MANY
+    } else if !few || slots >= LASTING_SLOTS || slots < LASTING_FOR_FEW {
+        slots / MOST_SHARE
     } else {
-        slots / FEW_SHARE
+        slots / MOST_SHARE_OF_LARGE
     };
-    if share > BETWEEN_LOOKS {
-        share
+    // As many as lie between two looks: of who frees few, or of all where those who free many look too.
+    let between = if slots < LEAST_TURNS * TURN || cfg!(any(loom, shuttle)) {
+        BETWEEN_LOOKS
     } else {
-        BETWEEN_LOOKS + 1
-    }
+        TURN
+    };
+    if share > between { share } else { between }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -404,36 +387,56 @@ mod tests {
     use crate::refill::ticket_slab;
     use crate::simulated::host_heap::HostHeap;
 
-    /// The stripe's slab, of which so many units can be drawn.
-    fn slab_with(left: u32) -> Ticket {
+    /// The word of a stripe with a slab of which so many units can be drawn.
+    fn word_with(left: u32) -> Ticket {
         Ticket::new(0, 0, 0, 0, left.cast_signed())
     }
 
-    /// What a stripe is offered of a tight slab, while a part lives, by who frees `few` or not.
-    fn offered_first(slots: u32, alive: u32, few: bool) -> u32 {
-        let manner = Manner {
-            few,
-            is_tight: true,
-            most: u32::MAX,
-        };
-        let again = rewound(slab_with(0), slots, alive, manner).expect("few enough live");
-        again.left().cast_unsigned()
+    /// Slots that slabs may have.
+    const SLOTS: [u32; 7] = [96, 1000, 3072, 4096, 5461, 8192, 1 << 15];
+
+    #[test]
+    fn what_lives_for_a_while_is_offered_too() {
+        for slots in SLOTS {
+            for few in [true, false] {
+                let alive = most_alive(slots, few, false);
+                let left = slots / 8;
+                let offered = |word: Ticket, bounds| {
+                    let again = rewound(word, slots, left + alive, bounds);
+                    again.expect("few live").left().cast_unsigned()
+                };
+                let whole = |units| Ticket::offered(units, slots);
+                let (word, all) = (word_with(left), Bounds::all(slots, alive));
+                assert_eq!(offered(word, all), whole(slots));
+                // But where it is always something.
+                assert_eq!(offered(word.churned(), all), whole(slots - alive));
+                // Below what stays as much as is wanted, at least.
+                let below = |least| Bounds {
+                    least,
+                    ..Bounds::all(slots - 1, alive)
+                };
+                assert_eq!(offered(word, below(0)), whole(slots - alive));
+                assert_eq!(offered(word, below(slots)), whole(slots - 1));
+                let one_more = rewound(word, slots, left + alive + 1, all);
+                assert!(one_more.is_none(), "{slots}");
+            }
+        }
     }
 
-    /// Asserts that who frees the last `count` blocks of a slab of which `left` units can be drawn has all of it offered.
-    fn assert_last_free_offers_all(slots: u32, left: u32, count: u32) {
-        let few = are_few(count);
-        let (before, after) = (INSTALLED | (left + count), INSTALLED | left);
-        let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
-        assert!(is_turn, "{slots} slots, {left} left, {count} freed last");
-        let manner = Manner {
-            few,
-            is_tight: true,
-            most: u32::MAX,
-        };
-        let whole =
-            rewound(slab_with(left), slots, left, manner).map_or(left.cast_signed(), Ticket::left);
-        assert_eq!(whole, Ticket::offered(slots, slots).cast_signed());
+    /// A launch would end with that.
+    #[test]
+    fn who_frees_last_has_nothing_to_look_after() {
+        for slots in SLOTS {
+            for count in 1..=u32::BITS {
+                let whole = Ticket::offered(slots, slots);
+                for alive in (0..=most_alive(slots, true, false)).rev() {
+                    let word = INSTALLED + whole + alive;
+                    assert!(!is_turn(word + count, word, are_few(count), || (
+                        slots, WORD_ORDER
+                    )));
+                }
+            }
+        }
     }
 
     #[test]
@@ -461,28 +464,6 @@ mod tests {
                 assert!(left <= core.slots(slab), "{occupied} {offered}: {left}");
                 // As many are counted as may be drawn.
                 assert_eq!(core.used_hint(slab.page()), left, "{occupied} {offered}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_last_free_of_a_tight_slab_offers_all_of_it() {
-        for slots in [96, 100, 256, 1000, 3071, 3072, 3276, 4096, 5461, 8192] {
-            // Only who frees few looks after the smallest.
-            let most_freed = if slots < LEAST_TURNS * TURN {
-                NOT_FEW - 1
-            } else {
-                32
-            };
-            for few in [true, false] {
-                for alive in 1..most_alive(slots, few) {
-                    let left = offered_first(slots, alive, few);
-                    assert!(left + alive <= slots);
-                    for count in 1..=alive.min(most_freed) {
-                        assert!(left > 0, "{slots} slots, {alive} alive");
-                        assert_last_free_offers_all(slots, left, count);
-                    }
-                }
             }
         }
     }

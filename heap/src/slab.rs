@@ -180,10 +180,16 @@ impl SlabState {
         self.stripe.fetch_or(OCCUPIED, Ordering::Relaxed);
     }
 
+    /// Forgets how far down from the slab's last slot groups found slots in use, but not that they did.
+    pub(crate) fn measure_occupied_again(&self) {
+        // Relaxed: a hint.
+        self.occupied.store(0, Ordering::Relaxed);
+    }
+
     /// Forgets what groups found in use.
     pub(crate) fn forget_occupied(&self) {
-        // Relaxed: hints.
-        self.occupied.store(0, Ordering::Relaxed);
+        self.measure_occupied_again();
+        // Relaxed: a hint.
         self.stripe.fetch_and(!OCCUPIED, Ordering::Relaxed);
     }
 
