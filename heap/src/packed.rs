@@ -4,7 +4,7 @@
 //! launches that allocate and launches that free. Where lanes of one launch do both, a few dozen blocks of a slab are alive at any time, and each new one
 //! would lie where memory has not been touched for long: what its owner writes and reads comes from DRAM, and takes longer than everything
 //! that the allocator does (`docs/experiments.md`). So there slots are *packed*: who draws units looks for free slots in one word of the bitmap, of the
-//! [`PACKED_SLOTS`] lowest of the slab. The units say how many there are, as ever, but not where; only
+//! [`PACKED_SLOTS`] lowest of the slab. The units say how many may be had, as ever, but not where; only
 //! where that word has fewer free than are wanted the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
 //!
 //! Slots are packed in a launch that *churns*: blocks are freed while others are drawn. That is seen by who would rewind a slab, few slots at once, and finds

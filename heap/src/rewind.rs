@@ -55,12 +55,12 @@ const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
 const TURN_SHARE_LOG2: u32 = 3;
 /// No more than this part of a slab lives when it is rewound: in an aged heap some of its blocks outlive many launches.
-/// (Under exploration nothing of those that most models have.)
-const MOST_SHARE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 4 };
+/// (Under exploration one slot of 32, and of fewer nothing: the models rewind slabs of both.)
+const MOST_SHARE: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 4 };
 /// The same for who frees few slots of a slab of [`LASTING_FOR_FEW`] or more and fewer than [`LASTING_SLOTS`].
-const MOST_SHARE_OF_LARGE: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 8 };
+const MOST_SHARE_OF_LARGE: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 8 };
 /// The same for who frees many slots at once, if as far as is known nothing stays: the sooner it is done the less the launch waits for it at its end.
-const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 2 };
+const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 2 };
 /// Slots of a slab that lasts for several launches of which each wants many sizes.
 const LASTING_FOR_FEW: u32 = 1 << 12;
 /// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.

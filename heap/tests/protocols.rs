@@ -1302,6 +1302,8 @@ fn about_to_be_rewound(ground: &Ground, pages: u64) -> (u64, Vec<u64>) {
     for block in blocks {
         ground.spend(block);
     }
+    let word = ground.host.stripe(class_of(HALF as u32)).look();
+    assert_eq!(word.left(), 0, "rewound already");
     (last, vec![rest])
 }
 
@@ -1324,8 +1326,8 @@ fn a_slab_rewound_passes_the_content() {
 #[test]
 fn the_last_two_frees_of_a_slab_that_is_rewound_lose_nothing() {
     explore(3, || {
-        // Of a slab's blocks two live, and each is freed by a thread: the first rewinds it but for what lives, the other all of it, perhaps while
-        // the first is at it.
+        // Of a slab's blocks two live, and each is freed by a thread: whose free is the first has all of it offered, while the other's block lives or is
+        // freed.
         const SMALL: u64 = HALF / 2;
         let ground = Ground::new(0);
         let mut blocks: Vec<_> = (0..PAGE / SMALL).map(|_| ground.obtain(SMALL)).collect();
@@ -1344,6 +1346,33 @@ fn the_last_two_frees_of_a_slab_that_is_rewound_lose_nothing() {
         other.join().expect("no panic");
         let again = (1..PAGE / SMALL).map(|_| ground.obtain(SMALL));
         let blocks = again.chain([mine, rest]).collect();
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn units_without_a_slot_lose_nothing() {
+    explore(2, || {
+        // Of a slab's blocks two live. Whose free leaves one has all of the slab offered, one unit more than slots are free. Another draws meanwhile, and then all that is left: what there is no
+        // slot for it has of another slab.
+        const SMALL: u64 = HALF / 2;
+        const SLOTS: u64 = PAGE / SMALL;
+        let ground = Ground::new(1);
+        let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SMALL)).collect();
+        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
+        let living = blocks.split_off(blocks.len() - 2);
+        for block in blocks {
+            ground.free(block);
+        }
+        let [kept, given] = living[..] else {
+            unreachable!("two were split off")
+        };
+        let other = spawn(&ground, move |ground| ground.spend(given));
+        let mine = ground.obtain(SMALL);
+        ground.write(mine);
+        other.join().expect("no panic");
+        let again = (0..SLOTS).map(|_| ground.obtain(SMALL));
+        let blocks = again.chain([mine, kept, rest]).collect();
         finish(&ground, blocks);
     });
 }
