@@ -1302,9 +1302,30 @@ fn about_to_be_rewound(ground: &Ground, pages: u64) -> (u64, Vec<u64>) {
     for block in blocks {
         ground.spend(block);
     }
-    let word = ground.host.stripe(class_of(HALF as u32)).look();
-    assert_eq!(word.left(), 0, "rewound already");
+    assert_not_rewound(ground, HALF);
     (last, vec![rest])
+}
+
+/// So many to a page that a slab of one is rewound while one of its blocks lives.
+const SMALL: u64 = HALF / 2;
+
+/// A heap of whose stripe's slab nothing is left to draw and two slots are in use: whose free leaves one of them rewinds the slab; the blocks of these, and the one that
+/// takes all other pages but `pages`.
+fn two_before_rewinding(ground: &Ground, pages: u64) -> ([u64; 2], u64) {
+    let mut blocks: Vec<_> = (0..PAGE / SMALL).map(|_| ground.obtain(SMALL)).collect();
+    let rest = ground.obtain(MIN_CAPACITY - (1 + pages) * PAGE);
+    let living = [(); 2].map(|()| blocks.pop().expect("more than two"));
+    for block in blocks {
+        ground.free(block);
+    }
+    assert_not_rewound(ground, SMALL);
+    (living, rest)
+}
+
+/// Asserts that nothing is left to draw of the slab for blocks of so many bytes.
+fn assert_not_rewound(ground: &Ground, bytes: u64) {
+    let word = ground.host.stripe(class_of(bytes as u32)).look();
+    assert_eq!(word.left(), 0, "rewound already");
 }
 
 #[test]
@@ -1328,17 +1349,8 @@ fn the_last_two_frees_of_a_slab_that_is_rewound_lose_nothing() {
     explore(3, || {
         // Of a slab's blocks two live, and each is freed by a thread: whose free is the first has all of it offered, while the other's block lives or is
         // freed.
-        const SMALL: u64 = HALF / 2;
         let ground = Ground::new(0);
-        let mut blocks: Vec<_> = (0..PAGE / SMALL).map(|_| ground.obtain(SMALL)).collect();
-        let rest = ground.obtain(MIN_CAPACITY - PAGE);
-        let living = blocks.split_off(blocks.len() - 2);
-        for block in blocks {
-            ground.free(block);
-        }
-        let [mine, others] = living[..] else {
-            unreachable!("two were split off")
-        };
+        let ([mine, others], rest) = two_before_rewinding(&ground, 0);
         let other = spawn(&ground, move |ground| ground.free(others));
         ground.free(mine);
         // From what is offered again, by whoever it is.
@@ -1355,23 +1367,13 @@ fn units_without_a_slot_lose_nothing() {
     explore(2, || {
         // Of a slab's blocks two live. Whose free leaves one has all of the slab offered, one unit more than slots are free. Another draws meanwhile, and then all that is left: what there is no
         // slot for it has of another slab.
-        const SMALL: u64 = HALF / 2;
-        const SLOTS: u64 = PAGE / SMALL;
         let ground = Ground::new(1);
-        let mut blocks: Vec<_> = (0..SLOTS).map(|_| ground.obtain(SMALL)).collect();
-        let rest = ground.obtain(MIN_CAPACITY - 2 * PAGE);
-        let living = blocks.split_off(blocks.len() - 2);
-        for block in blocks {
-            ground.free(block);
-        }
-        let [kept, given] = living[..] else {
-            unreachable!("two were split off")
-        };
+        let ([kept, given], rest) = two_before_rewinding(&ground, 1);
         let other = spawn(&ground, move |ground| ground.spend(given));
         let mine = ground.obtain(SMALL);
         ground.write(mine);
         other.join().expect("no panic");
-        let again = (0..SLOTS).map(|_| ground.obtain(SMALL));
+        let again = (0..PAGE / SMALL).map(|_| ground.obtain(SMALL));
         let blocks = again.chain([mine, kept, rest]).collect();
         finish(&ground, blocks);
     });

@@ -172,14 +172,14 @@ fn stripes_seldom_lack_slots_while_blocks_are_replaced_in_an_aged_heap() {
 #[test]
 fn what_bursts_left_becomes_pages_where_many_sizes_follow() {
     let mut gpu = Gpu::new(5);
-    for bytes in [256, 512, 768, 1024, 1280, 1536] {
+    for bytes in [256, 512, 768, 1024, 1280, 1536, 1792] {
         gpu.refills_of_launches(&vec![bytes; THREADS], FIRST);
     }
     let few = gpu.free_share();
-    assert!(few < 0.3, "{few} of the pages are free after bursts");
+    assert!(few < 0.25, "{few} of the pages are free after bursts");
     let sizes = gpu.sizes(16, 2048, THREADS);
     gpu.refills_of_launches(&sizes, FIRST);
-    // A launch draws little from each slab of a burst, but from all of them: where they stay, it is 0.2.
+    // A launch draws little from each slab of a burst, but from all of them: where they stay, it is 0.11.
     let many = gpu.free_share();
     assert!(
         many >= 1.0 / 3.0,
