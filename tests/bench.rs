@@ -152,12 +152,25 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
     }
 }
 
-/// With enough threads that starting them does not hide the work.
+/// With enough threads that starting them does not hide the work. What else
+/// the machine does can make one run tell anything, so that one of a few has
+/// to show it; were the floor not below the allocators, none would.
 #[test]
 fn allocating_takes_longer_than_not_allocating() {
+    const RUNS: usize = 5;
     let output = directory("bench-floor");
+    let mut reports = Vec::new();
+    let shown = (0..RUNS).any(|_| {
+        reports.push(uniform_report(&output));
+        floor_is_below_the_allocators(&output.join("latest.csv"))
+    });
+    assert!(shown, "{}", reports.join("\n"));
+}
+
+/// Runs `uniform` on the CPU into a directory, and is what it printed.
+fn uniform_report(output: &Path) -> String {
     let path = output.to_str().expect("UTF-8");
-    let options = [
+    let printed = printed(&[
         "uniform",
         "--device",
         "cpu",
@@ -165,25 +178,29 @@ fn allocating_takes_longer_than_not_allocating() {
         "15",
         "--output",
         path,
-    ];
-    let printed = printed(&options);
-    let lines = lines(&output.join("latest.csv"));
-    // The best of all sizes: other programs may have disturbed the medians.
-    let best = |allocator: &str| -> f64 {
-        let of = |line: &&Vec<String>| line[1] == allocator && line[4] == "alloc_us_p10";
-        let times = lines.iter().filter(of);
-        times
-            .map(|line| line[5].parse::<f64>().expect("a number"))
-            .fold(f64::INFINITY, f64::min)
-    };
-    assert!(best("floor") < best("scatterheap"), "{printed}");
-    assert!(best("floor") < best("system"), "{printed}");
+    ]);
     assert!(printed.contains("uniform: malloc, µs"), "{printed}");
     assert!(printed.contains("× floor"), "{printed}");
     assert!(
         !printed.contains("target"),
         "targets are those of a GPU: {printed}"
     );
+    printed
+}
+
+/// By the best of all sizes: other programs may have disturbed the medians.
+fn floor_is_below_the_allocators(table: &Path) -> bool {
+    let lines = lines(table);
+    let best = |allocator: &str| -> f64 {
+        let of = |line: &&Vec<String>| line[1] == allocator && line[4] == "alloc_us_p10";
+        let times = lines.iter().filter(of);
+        times
+            .map(|line| line[5].parse::<f64>().expect("a number"))
+            .reduce(f64::min)
+            .unwrap_or_else(|| panic!("{allocator} was not measured"))
+    };
+    let floor = best("floor");
+    floor < best("scatterheap") && floor < best("system")
 }
 
 #[test]
