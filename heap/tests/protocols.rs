@@ -1379,6 +1379,57 @@ fn units_without_a_slot_lose_nothing() {
     });
 }
 
+/// So small that two of its slab's blocks may live when all of it is offered.
+const TINY: u64 = 16;
+
+/// A heap with a slab of which more is left to draw than is free: three units, and one slot. The blocks that are handed out, two of which lived when the slab was rewound, and the one that
+/// takes all other pages but `pages`.
+fn offered_beyond_what_is_free(ground: &Ground, pages: u64) -> Vec<u64> {
+    let slots = PAGE / TINY;
+    let mut blocks: Vec<_> = (0..slots).map(|_| ground.obtain(TINY)).collect();
+    let rest = ground.obtain(MIN_CAPACITY - (1 + pages) * PAGE);
+    for block in blocks.split_off(2) {
+        ground.free(block);
+    }
+    let left = || ground.host.stripe(class_of(TINY as u32)).look().left();
+    assert_eq!(left(), slots as i32, "all of it is offered");
+    blocks.extend((3..slots).map(|_| ground.obtain(TINY)));
+    assert_eq!((left(), blocks.len() as u64), (3, slots - 1));
+    blocks.push(rest);
+    blocks
+}
+
+#[test]
+fn units_are_withdrawn_while_others_are_drawn() {
+    explore(2, || {
+        // Who does not get the slot takes from the stripe what is left, which the other may draw meanwhile, and replace the slab after that.
+        let ground = Ground::new(1);
+        let mut blocks = offered_beyond_what_is_free(&ground, 1);
+        let other = spawn(&ground, |ground| ground.obtain(TINY));
+        blocks.extend((0..2).map(|_| ground.obtain(TINY)));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn a_slab_is_rewound_while_units_are_withdrawn() {
+    explore(2, || {
+        // Of the blocks one is freed meanwhile, which may rewind the slab; what is left need not suffice for what is drawn, but there is another page.
+        let ground = Ground::new(1);
+        let mut blocks = offered_beyond_what_is_free(&ground, 1);
+        let given = blocks.remove(0);
+        let other = spawn(&ground, move |ground| ground.spend(given));
+        for _ in 0..2 {
+            let mine = ground.obtain(TINY);
+            ground.write(mine);
+            blocks.push(mine);
+        }
+        other.join().expect("no panic");
+        finish(&ground, blocks);
+    });
+}
+
 #[test]
 fn a_slab_that_is_rewound_is_not_missed() {
     explore(3, || {
