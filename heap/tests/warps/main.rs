@@ -807,6 +807,45 @@ fn rows_among_blocks_that_stay() {
     });
 }
 
+/// All of a slab is offered though a few blocks of it stay: whose units have no slot withdraw what is left of these, while others draw and free.
+#[test]
+fn units_beyond_what_is_free() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let left = || {
+            let word = ground.host.stripe(class_of(16)).look();
+            u64::from(word.units_left())
+        };
+        let mut blocks = vec![ground.malloc(16).expect("an empty heap")];
+        while left() != 0 {
+            blocks.push(ground.malloc(16).expect("a slot"));
+        }
+        let slots = blocks.len() as u64;
+        let kept = [(); 2].map(|()| {
+            let index = random(blocks.len() as u64);
+            blocks.swap_remove(usize::try_from(index).expect("small"))
+        });
+        for block in blocks {
+            ground.free(block);
+        }
+        assert_eq!(left(), slots, "all of it is offered");
+        let lanes = 1 + u32::try_from(random(16)).expect("small");
+        let each = (slots / 2).div_ceil(lanes.into());
+        run_warps(&ground, 2, lanes, move |ground, _, _| {
+            let mut blocks: Vec<_> = (0..each).filter_map(|_| ground.malloc(16)).collect();
+            assert_eq!(blocks.len() as u64, each, "there is room");
+            while !blocks.is_empty() {
+                let index = random(blocks.len() as u64);
+                ground.free(blocks.swap_remove(usize::try_from(index).expect("small")));
+            }
+        });
+        for block in kept {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 /// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
 #[test]
 fn rows_beside_spread_units() {
