@@ -18,6 +18,9 @@ use simt::{thread, warp};
 
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
+/// Who drew units of slots so often in a row, and found no slot for any, takes the slab away from its stripe: few of it are free then, or they lie together where nobody looks.
+/// (Under exploration there are never more units without a slot than two.)
+const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 
 /// What a lane tried before it would give NULL.
 #[derive(Default)]
@@ -210,15 +213,24 @@ impl Core {
         };
         let mut ticket = drawn;
         let (mut tried, mut vain) = (Tried::default(), 0);
+        let mut draws_in_vain = 0;
         while !self.gives_up(wish.class(), vain) {
             vain += 1;
+            draws_in_vain = if ticket.left() > 0 {
+                draws_in_vain + 1
+            } else {
+                0
+            };
             if ticket == Ticket::EXHAUSTED {
                 if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
                     return block;
                 }
             } else if ticket.left() > 0 {
-                let stripe = self.stripes_of(wish.class()).of(thread::block_number());
-                self.mend(wish.class(), self.stripe(wish.class(), stripe));
+                let index = self.stripes_of(wish.class()).of(thread::block_number());
+                let stripe = self.stripe(wish.class(), index);
+                if !self.mend(wish.class(), stripe) && draws_in_vain >= DRAWS_IN_VAIN {
+                    self.take_drawn_slab_away(stripe, ticket);
+                }
             } else {
                 // Memory is moving.
                 nap(NAP, vain - 1);

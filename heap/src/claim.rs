@@ -69,7 +69,7 @@ impl Core {
         found
     }
 
-    /// Gives back units of those that were drawn with a ticket, for which no slot was found; and where units are slots those that its stripe has left beyond what is free.
+    /// Gives back units of those that were drawn with a ticket, for which no slot was found.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back_units(&self, ticket: Ticket, count: u32) {
@@ -83,9 +83,6 @@ impl Core {
             Entry::slab(ticket.class(), ticket.order()),
             count,
         );
-        if ticket.density() == 0 {
-            self.withdraw(ticket, slots);
-        }
     }
 
     /// Turns the units that groups drew from slabs with blocks into blocks: the calling lane's slot.

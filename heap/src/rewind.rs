@@ -15,7 +15,7 @@
 //!
 //! While something lives it is rewound too, and then *all* of it is offered, as many units as the slab has slots: what lives while others are freed is freed soon, as a rule. Else the next launch
 //! would come to the end of what was offered, or who frees last would have to look once more, and the launch would wait for that. A unit says only where to look: a group that finds slots of
-//! its row in use has others ([`crate::places`]), and units for which there are none are given back. Who gives one back [withdraws](Core::withdraw) what the stripe has left beyond what is free: else all the last units of a slab in which something stays would be drawn, one after the other. Where blocks are freed while others are drawn there is always something in the way, and only what is
+//! its row in use has others ([`crate::places`]), and units for which there are none are given back. Where blocks are freed while others are drawn there is always something in the way, and only what is
 //! free is offered.
 //!
 //! The more may live, the fewer looks are in vain, and the sooner they are over; but the more is in the way if it stays. No less may live than is freed between two looks of those who look least: else
@@ -254,28 +254,6 @@ impl Core {
         }
     }
 
-    /// Takes from the stripe of a ticket's slab, of so many slots, the units that it has left beyond what is free, if there are any: the reverse of rewinding.
-    ///
-    /// They are withdrawn by who found no slot for a unit. Else all would be drawn, one after the other, and given back.
-    #[inline(always)]
-    pub(crate) fn withdraw(&self, ticket: Ticket, slots: u32) {
-        let state = self.slab_state(ticket.page());
-        let place = state.keeper().not_occupied().place();
-        if state.used_hint() <= slots || !is_looked_after(self.heap(), slots, place) {
-            return;
-        }
-        let stripe = self.stripe_of_place(place);
-        let seen = stripe.look();
-        if seen.left() <= 0 || !seen.is_of_slab_of(ticket) || stripe.take(seen).is_err() {
-            return;
-        }
-        let beyond = state.used_hint().saturating_sub(slots);
-        let units = beyond.min(seen.units_left());
-        state.take_back(units);
-        state.note_offered(state.offered().saturating_sub(units));
-        stripe.publish(seen.without(units).following(seen));
-    }
-
     /// Takes a slab away from its stripe if it seems too large for it: true if so.
     fn give_up(&self, slab: Slab, state: &SlabState) -> bool {
         let slots = plausible_slots(self.layout(), slab);
@@ -459,64 +437,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    /// The slots of a slab each of which is a block of so many bytes, the blocks, and the stripe's word, which has been offered `share` of it nevertheless.
-    fn offered_in_vain(host: &HostHeap, bytes: u32, share: u32) -> (u32, Vec<*mut u8>, Ticket) {
-        let (heap, stripe) = (host.heap(), host.stripe(class_of(bytes)));
-        let core = heap.core();
-        let mut blocks = vec![heap.malloc(bytes.into())];
-        while stripe.look().left() != 0 {
-            blocks.push(heap.malloc(bytes.into()));
-        }
-        let word = stripe.look();
-        let slots = core.slots(ticket_slab(word));
-        assert_eq!(blocks.len(), slots as usize);
-        let units = slots / share;
-        stripe.take(word).expect("nobody draws");
-        core.slab_state(word.page()).reserve(units);
-        core.slab_state(word.page()).note_offered(units);
-        stripe.publish(word.with_left(units.cast_signed()).following(word));
-        (slots, blocks, stripe.look())
-    }
-
-    #[test]
-    fn who_finds_no_slot_leaves_no_units_without_one() {
-        for (bytes, share, count) in [(64, 1, 1), (64, 2, 32), (4096, 1, 7)] {
-            let host = HostHeap::new(1 << 30, 1, 0);
-            let (core, stripe) = (host.heap().core(), host.stripe(class_of(bytes)));
-            let (slots, _, word) = offered_in_vain(&host, bytes, share);
-            assert!(core.claim_row(stripe.draw(count), count).slot(0).is_none());
-            let now = stripe.look();
-            assert_eq!((now.left(), now.is_of_slab_of(word)), (0, true), "{bytes}");
-            // Only blocks are counted. What was drawn is.
-            let state = core.slab_state(word.page());
-            assert_eq!((state.used_hint(), state.offered()), (slots, count));
-            // Nobody waits for a crosser.
-            assert!(!host.heap().malloc(bytes.into()).is_null());
-        }
-    }
-
-    #[test]
-    fn units_with_a_slot_are_left() {
-        let (bytes, freed) = (64, 100);
-        let host = HostHeap::new(1 << 30, 1, 0);
-        let (core, stripe) = (host.heap().core(), host.stripe(class_of(bytes)));
-        let (slots, blocks, word) = offered_in_vain(&host, bytes, 1);
-        for block in &blocks[..freed as usize] {
-            // SAFETY: it is this thread's.
-            unsafe { host.heap().free(*block) };
-        }
-        // Whoever found none, though there are some.
-        let drawn = stripe.draw(1);
-        core.give_back_units(drawn, 1);
-        assert_eq!(stripe.look().units_left(), freed);
-        assert_eq!(core.used_hint(word.page()), slots);
-        // As many as there are blocks and units.
-        let drawn = stripe.draw(1);
-        core.give_back_units(drawn, 1);
-        assert_eq!(stripe.look().units_left(), freed - 1);
-        assert_eq!(core.used_hint(word.page()), slots - 1);
     }
 
     #[test]

@@ -471,6 +471,23 @@ impl Core {
         self.take_slab_away(stripe, seen)
     }
 
+    /// Takes away from a stripe of its class the slab of which the caller drew `drawn` in vain, if units are slots there, and some are left.
+    ///
+    /// Where all of a slab was offered while something lived that stays ([`crate::rewind`]) its last units have no slot, and else all would be drawn, one after the other. What is free nevertheless is found in the listed
+    /// slab: where hardly anything is, a unit of it spans several slots, and each word of its bitmap is looked at.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_drawn_slab_away(&self, stripe: &Stripe, drawn: Ticket) {
+        let seen = stripe.look();
+        if drawn.is_of_slots()
+            && seen.left() > 0
+            && seen.is_of_slab_of(drawn)
+            && self.is_sound(seen.class(), seen)
+        {
+            self.take_slab_away(stripe, seen);
+        }
+    }
+
     /// Takes its slab away from a stripe whose word is still `seen`, which must have a slab and not fewer than no units left: true if it was. The slab is listed then, or
     /// its pages are free.
     pub(crate) fn take_slab_away(&self, stripe: &Stripe, seen: Ticket) -> bool {

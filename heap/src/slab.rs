@@ -198,12 +198,6 @@ impl SlabState {
         // Relaxed: publishing the stripe releases it.
         self.usage.fetch_add(units, Ordering::Relaxed);
     }
-
-    /// Takes back so many of the units that were reserved for the slab's stripe, whose crosser the caller is.
-    pub(crate) fn take_back(&self, units: u32) {
-        // Relaxed: as in `reserve`.
-        self.usage.fetch_sub(units, Ordering::Relaxed);
-    }
 }
 
 /// A slab: its first page (18 bits), order (4 bits) and class (8 bits), in one word so that it

@@ -1400,9 +1400,9 @@ fn offered_beyond_what_is_free(ground: &Ground, pages: u64) -> Vec<u64> {
 }
 
 #[test]
-fn units_are_withdrawn_while_others_are_drawn() {
+fn a_slab_that_is_drawn_from_in_vain_is_taken_away_while_others_draw() {
     explore(2, || {
-        // Who does not get the slot takes from the stripe what is left, which the other may draw meanwhile, and replace the slab after that.
+        // Who does not get the slot takes the slab away, of which the other may draw meanwhile, or replace it.
         let ground = Ground::new(1);
         let mut blocks = offered_beyond_what_is_free(&ground, 1);
         let other = spawn(&ground, |ground| ground.obtain(TINY));
@@ -1413,19 +1413,20 @@ fn units_are_withdrawn_while_others_are_drawn() {
 }
 
 #[test]
-fn a_slab_is_rewound_while_units_are_withdrawn() {
+fn the_last_slab_is_taken_away_in_vain_while_one_frees() {
     explore(2, || {
-        // Of the blocks one is freed meanwhile, which may rewind the slab; what is left need not suffice for what is drawn, but there is another page.
+        // There is no other page. Who draws in vain takes the slab away, and then there is what the other frees, or nothing until it has done so.
         let ground = Ground::new(1);
-        let mut blocks = offered_beyond_what_is_free(&ground, 1);
+        let mut blocks = offered_beyond_what_is_free(&ground, 0);
         let given = blocks.remove(0);
+        blocks.push(ground.obtain(TINY));
         let other = spawn(&ground, move |ground| ground.spend(given));
-        for _ in 0..2 {
-            let mine = ground.obtain(TINY);
+        let mine = ground.malloc(TINY);
+        if let Some(mine) = mine {
             ground.write(mine);
-            blocks.push(mine);
         }
         other.join().expect("no panic");
+        blocks.push(mine.unwrap_or_else(|| ground.obtain(TINY)));
         finish(&ground, blocks);
     });
 }

@@ -165,3 +165,33 @@ fn a_slab_is_offered_below_blocks_that_stay() {
     );
     free(&[used]);
 }
+
+/// Where some of a slab stays all of it is offered nevertheless, and its last units have no slot. Who finds none draws but a few of these.
+#[test]
+fn units_without_a_slot_are_not_drawn_one_after_the_other() {
+    let bytes = 64;
+    let host = HostHeap::new(16 << 30, 1, 0);
+    let (heap, stripe) = (host.heap(), host.stripe(class_of(bytes)));
+    // So that the heap is not young: there slabs last.
+    let used = heap.malloc(12 << 30);
+    assert!(!used.is_null());
+    for _ in 0..FIRST {
+        refills_of_a_phase(&host, bytes);
+    }
+    let word = stripe.look();
+    let slots = heap.layout().slots(word.class(), word.order());
+    let mut blocks: Vec<_> = (0..slots).map(|_| heap.malloc(bytes.into())).collect();
+    let staying = blocks.split_off(blocks.len() / 16 * 15);
+    for block in blocks {
+        // SAFETY: it is this thread's.
+        unsafe { heap.free(block) };
+    }
+    let word = stripe.look();
+    assert_eq!(word.units_left(), slots, "all of it is offered");
+    assert!(staying.len() > 1000, "{slots} slots");
+    // After sixteen searches in vain.
+    host.give_up_after(4);
+    let again = (0..slots).map(|_| heap.malloc(bytes.into()));
+    assert_eq!(again.filter(|block| block.is_null()).count(), 0);
+    assert!(!stripe.look().is_of_slab_of(word), "another slab serves");
+}

@@ -111,6 +111,13 @@ impl HostHeap {
         stale
     }
 
+    /// Has requests give up after `2^attempts_log2` searches in vain. Nobody may use the heap meanwhile.
+    pub fn give_up_after(&self, attempts_log2: u8) {
+        let head = self.metadata.cast::<Core>();
+        // SAFETY: the head is there, and nobody uses it.
+        unsafe { head.write(head.read().with_attempts_log2(attempts_log2)) };
+    }
+
     /// Has slots packed in launch 0: the word of the first stripe of a class.
     pub fn pack(&self, class: u32) -> Ticket {
         pack(self.heap());

@@ -807,7 +807,7 @@ fn rows_among_blocks_that_stay() {
     });
 }
 
-/// All of a slab is offered though a few blocks of it stay: whose units have no slot withdraw what is left of these, while others draw and free.
+/// All of a slab is offered though a few blocks of it stay: whose units have no slot take it away from its stripe, while others draw and free.
 #[test]
 fn units_beyond_what_is_free() {
     explore(|| {
