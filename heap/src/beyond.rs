@@ -18,7 +18,7 @@ use simt::{thread, warp};
 
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
-/// Who drew units of slots so often in a row, and found no slot for any, takes the slab away from its stripe: few of it are free then, or they lie together where nobody looks.
+/// Whose group drew units of slots so often in a row, and found no slot for any of them, takes the slab away from its stripe: hardly any is free then, or these lie together where nobody looks.
 /// (Under exploration there are never more units without a slot than two.)
 const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 
@@ -48,6 +48,16 @@ impl Got {
             places: Places::one(Claimed::NONE),
         }
     }
+}
+
+/// What an attempt gave a lane.
+struct Outcome {
+    /// Its block, or NULL.
+    block: *mut u8,
+    /// What its group drew.
+    ticket: Ticket,
+    /// Whether these were units of slots, and no slot was found for any of them.
+    was_in_vain: bool,
 }
 
 impl Core {
@@ -151,15 +161,19 @@ impl Core {
         wish: Wish,
         bytes: u64,
     ) -> *mut u8 {
-        let (block, ticket) = self.share(lanes, group, got, bytes);
+        let Outcome {
+            block,
+            ticket,
+            was_in_vain,
+        } = self.share(lanes, group, got, bytes);
         if block.is_null() {
-            return self.malloc_again(wish, bytes, ticket);
+            return self.malloc_again(wish, bytes, ticket, was_in_vain);
         }
         block
     }
 
-    /// One more attempt to allocate a slot for `bytes`: the block or NULL, and what the lane's group drew.
-    fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> (*mut u8, Ticket) {
+    /// One more attempt to allocate a slot for `bytes`.
+    fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> Outcome {
         let group = lanes.match_any_u64(self.group_key(wish));
         let mut got = Got::drawn(Ticket(0));
         if group & warp::lanes_below() == 0 {
@@ -174,9 +188,9 @@ impl Core {
         self.share(lanes, group, got, bytes)
     }
 
-    /// The calling lane's part of what its group's leader drew and claimed, a block or NULL, and the ticket.
+    /// The calling lane's part of what its group's leader drew and claimed.
     #[inline(always)]
-    fn share(&self, lanes: impl Lanes, group: u32, got: Got, bytes: u64) -> (*mut u8, Ticket) {
+    fn share(&self, lanes: impl Lanes, group: u32, got: Got, bytes: u64) -> Outcome {
         // As in `share_row`.
         lanes.sync();
         let leader = warp::lowest(group);
@@ -193,34 +207,33 @@ impl Core {
         } else {
             draw.places.slot(draw.rank)
         };
-        let Some(slot) = slot else {
-            return (ptr::null_mut(), ticket);
-        };
-        let offset = self.slot_offset(ticket, slot);
-        if offset.wrapping_add(bytes) > self.capacity {
-            // The stripe's word is damaged. The next attempt mends it.
-            return (ptr::null_mut(), ticket);
+        let mut block = ptr::null_mut();
+        if let Some(slot) = slot {
+            let offset = self.slot_offset(ticket, slot);
+            // Else the stripe's word is damaged. The next attempt mends it.
+            if offset.wrapping_add(bytes) <= self.capacity {
+                block = (self.base + offset) as *mut u8;
+            }
         }
-        ((self.base + offset) as *mut u8, ticket)
+        Outcome {
+            block,
+            ticket,
+            was_in_vain: ticket.is_of_slots() && draw.places.are_none(),
+        }
     }
 
-    /// Allocates a slot for a lane that got none in its first attempt, whose group drew `ticket`.
+    /// Allocates a slot for a lane that got none in its first attempt, in which its group drew `drawn`, in vain or not.
     #[inline(never)]
-    fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
+    fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket, was_in_vain: bool) -> *mut u8 {
         let Some(wish) = wish.unless_stale(self.mark()) else {
             self.report_misuse(Misuse::Stale, 0);
             return ptr::null_mut();
         };
         let mut ticket = drawn;
         let (mut tried, mut vain) = (Tried::default(), 0);
-        let mut draws_in_vain = 0;
+        let mut draws_in_vain = u32::from(was_in_vain);
         while !self.gives_up(wish.class(), vain) {
             vain += 1;
-            draws_in_vain = if ticket.left() > 0 {
-                draws_in_vain + 1
-            } else {
-                0
-            };
             if ticket == Ticket::EXHAUSTED {
                 if let Some(block) = self.try_otherwise(wish, bytes, &mut tried) {
                     return block;
@@ -235,12 +248,17 @@ impl Core {
                 // Memory is moving.
                 nap(NAP, vain - 1);
             }
-            let block;
             // One form for all masks: who waited need not save the few instructions that those for whole warps and single lanes would, and all three are much code.
-            (block, ticket) = self.attempt(Part(warp::active_mask()), wish, bytes);
-            if !block.is_null() {
-                return block;
+            let outcome = self.attempt(Part(warp::active_mask()), wish, bytes);
+            if !outcome.block.is_null() {
+                return outcome.block;
             }
+            ticket = outcome.ticket;
+            draws_in_vain = if outcome.was_in_vain {
+                draws_in_vain + 1
+            } else {
+                0
+            };
         }
         self.report_damage(wish.class());
         ptr::null_mut()

@@ -97,6 +97,12 @@ impl Places {
         }
     }
 
+    /// Whether there are none.
+    #[inline(always)]
+    pub(crate) fn are_none(self) -> bool {
+        self.first.won() | self.rest.won() == 0
+    }
+
     /// Those of the calling lane's group, of which lane `leader` knows them.
     #[inline(always)]
     pub(crate) fn shared(self, lanes: impl Lanes, leader: u32) -> Self {

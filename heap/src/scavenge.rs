@@ -471,7 +471,7 @@ impl Core {
         self.take_slab_away(stripe, seen)
     }
 
-    /// Takes away from a stripe of its class the slab of which the caller drew `drawn` in vain, if units are slots there, and some are left.
+    /// Takes away from a stripe of its class the slab of which the caller's group drew `drawn` in vain, units of slots, if some are left.
     ///
     /// Where all of a slab was offered while something lived that stays ([`crate::rewind`]) its last units have no slot, and else all would be drawn, one after the other. What is free nevertheless is found in the listed
     /// slab: where hardly anything is, a unit of it spans several slots, and each word of its bitmap is looked at.
@@ -479,11 +479,7 @@ impl Core {
     #[inline(never)]
     pub(crate) fn take_drawn_slab_away(&self, stripe: &Stripe, drawn: Ticket) {
         let seen = stripe.look();
-        if drawn.is_of_slots()
-            && seen.left() > 0
-            && seen.is_of_slab_of(drawn)
-            && self.is_sound(seen.class(), seen)
-        {
+        if seen.left() > 0 && seen.is_of_slab_of(drawn) && self.is_sound(seen.class(), seen) {
             self.take_slab_away(stripe, seen);
         }
     }

@@ -5,6 +5,7 @@ use scatterheap_heap::Heap;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
+use scatterheap_heap::ticket::Ticket;
 use scatterheap_simt::atomic::Ordering;
 use shuttle::rand::Rng;
 use std::alloc::Layout as Request;
@@ -149,10 +150,15 @@ impl Ground {
                 random(slots.into())
             };
             let slot = u32::try_from(slot).expect("a slab has fewer slots");
-            let block = self.host.occupy(drawn, slot, bytes);
-            blocks.extend(block.and_then(|at| self.admit(at as *mut u8, bytes.into())));
+            blocks.extend(self.occupy_slot(drawn, slot, bytes));
         }
         blocks
+    }
+
+    /// The block in a slot, of `bytes` bytes, for one of the units that were drawn with a ticket; none if another has it.
+    pub fn occupy_slot(&self, drawn: Ticket, slot: u32, bytes: u32) -> Option<Block> {
+        let block = self.host.occupy(drawn, slot, bytes)?;
+        self.admit(block as *mut u8, bytes.into())
     }
 
     /// Takes in a block that the heap gave, or nothing for NULL.

@@ -846,6 +846,43 @@ fn units_beyond_what_is_free() {
     });
 }
 
+/// A group that has too few slots, but some, comes again to the same slab.
+#[test]
+fn who_finds_some_slots_does_not_take_the_slab_away() {
+    /// In each word of the bitmap.
+    const TAKEN: u32 = 20;
+    explore(|| {
+        let ground = Ground::new(256 << 10, 1);
+        let stripe = ground.host.stripe(class_of(16));
+        let mut kept = vec![ground.malloc(16).expect("an empty heap")];
+        // Until there is a slab of a few words, of which one slot is in use, the highest.
+        let (word, slots) = loop {
+            let word = stripe.look();
+            let slots = ground.heap().layout().slots(word.class(), word.order());
+            if slots >= 128 && word.units_left() == slots - 1 {
+                break (word, slots);
+            }
+            kept.push(ground.malloc(16).expect("a slot"));
+        };
+        let in_word = (0..slots - 1).filter(|slot| slot % 32 < TAKEN);
+        let taken = u32::try_from(in_word.clone().count()).expect("few");
+        let drawn = stripe.draw(taken);
+        kept.extend(in_word.filter_map(|slot| ground.occupy_slot(drawn, slot, 16)));
+        // A row of so many lanes has twelve of its own, and finds a few in another word.
+        let blocks = Arc::new(Mutex::new(kept));
+        let shared = blocks.clone();
+        run_warps(&ground, 1, 24, move |ground, _, _| {
+            let block = ground.malloc(16).expect("there is room");
+            shared.lock().expect("lock").push(block);
+        });
+        assert!(stripe.look().is_of_slab_of(word));
+        for block in blocks.lock().expect("lock").drain(..) {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 /// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
 #[test]
 fn rows_beside_spread_units() {
