@@ -167,7 +167,7 @@ fn allocating_takes_longer_than_not_allocating() {
     assert!(shown, "{}", reports.join("\n"));
 }
 
-/// Runs `uniform` on the CPU into a directory, and is what it printed.
+/// Runs `uniform` on the CPU with its table in a directory; gives what it printed.
 fn uniform_report(output: &Path) -> String {
     let path = output.to_str().expect("UTF-8");
     let printed = printed(&[
