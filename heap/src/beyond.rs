@@ -18,9 +18,11 @@ use simt::{thread, warp};
 
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
-/// Whose group drew units of slots so often in a row, and found no slot for any of them, takes the slab away from its stripe: hardly any is free then, or these lie together where nobody looks.
-/// (Under exploration there are never more units without a slot than two.)
+/// Whose group drew units of slots so often in a row, and found no slot for any of them, has the stripe leave such units ([`crate::vain`]).
+/// (Under exploration there are never more than a few.)
 const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
+/// The same for units that span several slots: where hardly anything is free some of these have no slot as a rule.
+const SPREAD_DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// What a lane tried before it would give NULL.
 #[derive(Default)]
@@ -56,7 +58,7 @@ struct Outcome {
     block: *mut u8,
     /// What its group drew.
     ticket: Ticket,
-    /// Whether these were units of slots, and no slot was found for any of them.
+    /// Whether no slot was found for any of these units.
     was_in_vain: bool,
 }
 
@@ -202,10 +204,11 @@ impl Core {
             ticket,
             places: got.places.shared(lanes, leader),
         };
-        let slot = if lanes.ballot(ticket.is_spread()) != 0 {
-            self.claim_spread(&draw)
+        let (slot, has_none) = if lanes.ballot(ticket.is_spread()) != 0 {
+            let slot = self.claim_spread(&draw);
+            (slot, lanes.ballot(slot.is_some()) & group == 0)
         } else {
-            draw.places.slot(draw.rank)
+            (draw.places.slot(draw.rank), draw.places.are_none())
         };
         let mut block = ptr::null_mut();
         if let Some(slot) = slot {
@@ -218,7 +221,7 @@ impl Core {
         Outcome {
             block,
             ticket,
-            was_in_vain: ticket.is_of_slots() && draw.places.are_none(),
+            was_in_vain: ticket.left() > 0 && has_none,
         }
     }
 
@@ -241,8 +244,13 @@ impl Core {
             } else if ticket.left() > 0 {
                 let index = self.stripes_of(wish.class()).of(thread::block_number());
                 let stripe = self.stripe(wish.class(), index);
-                if !self.mend(wish.class(), stripe) && draws_in_vain >= DRAWS_IN_VAIN {
-                    self.take_drawn_slab_away(stripe, ticket);
+                let most = if ticket.is_spread() {
+                    SPREAD_DRAWS_IN_VAIN
+                } else {
+                    DRAWS_IN_VAIN
+                };
+                if !self.mend(wish.class(), stripe) && draws_in_vain >= most {
+                    self.leave_vain_units(ticket);
                 }
             } else {
                 // Memory is moving.

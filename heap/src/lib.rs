@@ -86,6 +86,7 @@ mod simulated;
 pub mod slab;
 pub mod stripe;
 pub mod ticket;
+mod vain;
 
 pub use damage::ATTEMPTS_LOG2;
 pub use heap::{COUNT_BYTES, Core, Globals, Heap, MAGIC, Mark, Shared};

@@ -521,9 +521,9 @@ fn draw_row(slab: Slab, slots: u32, free: u32) -> Ticket {
     Ticket::new(slab.class(), slab.page(), slab.order(), 0, units)
 }
 
-/// The ticket by which all that is free in a slab can be drawn, wherever it lies. The fuller the slab, the more
+/// The ticket by which all that is free in a slab can be drawn, wherever it lies among its first `slots` slots. The fuller these are, the more
 /// slots a unit spans, so that most units find one free.
-fn draw_all(slab: Slab, slots: u32, free: u32) -> Ticket {
+pub(crate) fn draw_all(slab: Slab, slots: u32, free: u32) -> Ticket {
     if free >= slots - slots / 4 {
         return draw_row(slab, slots, free);
     }

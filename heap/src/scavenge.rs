@@ -257,22 +257,28 @@ impl Core {
         ticket.with_left(left.cast_signed())
     }
 
-    /// The last free slot of an owned slab, or 0.
+    /// The last free slot of an owned slab, or 0. As a rule it is in the last word of the bitmap.
     fn last_free_slot(&self, slab: Slab) -> u32 {
-        let slots = self.layout().slots(slab.class(), slab.order());
-        let mut end = slots;
-        while end > 0 {
-            let first = (end - 1) & !31;
-            let inside = u32::MAX >> (32 - (end - first));
-            let word = self.slot_word(self.slot_word_index(slab.page(), first));
-            // Relaxed: a guess, which the claim verifies.
-            let free = !word.load(Ordering::Relaxed) & inside;
-            if free != 0 {
-                return first + 31 - free.leading_zeros();
+        let slots = self.slots(slab);
+        let mut words = slots.div_ceil(u32::BITS);
+        while words > 0 {
+            if let Some(slot) = self.last_free_of_word(slab.page(), slots, words) {
+                return slot;
             }
-            end = first;
+            words -= 1;
         }
         0
+    }
+
+    /// The last free slot before slot `end` in the last of the first `words` words of the bitmap of the slab that begins at a page; none if there are none.
+    #[inline(always)]
+    pub(crate) fn last_free_of_word(&self, page: u32, end: u32, words: u32) -> Option<u32> {
+        let first = words.checked_sub(1)? * u32::BITS;
+        let inside = u32::MAX >> (u32::BITS - (end - first).min(u32::BITS));
+        let word = self.slot_word(self.slot_word_index(page, first));
+        // Relaxed: a guess, which the claim verifies.
+        let free = !word.load(Ordering::Relaxed) & inside;
+        Some(first + free.checked_ilog2()?)
     }
 
     /// Looks at the stripes and listed slabs of classes above the one asked for, as far as their slots will do. Gives an empty ticket if
@@ -469,19 +475,6 @@ impl Core {
             return false;
         }
         self.take_slab_away(stripe, seen)
-    }
-
-    /// Takes away from a stripe of its class the slab of which the caller's group drew `drawn` in vain, units of slots, if some are left.
-    ///
-    /// Where all of a slab was offered while something lived that stays ([`crate::rewind`]) its last units have no slot, and else all would be drawn, one after the other. What is free nevertheless is found in the listed
-    /// slab: where hardly anything is, a unit of it spans several slots, and each word of its bitmap is looked at.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn take_drawn_slab_away(&self, stripe: &Stripe, drawn: Ticket) {
-        let seen = stripe.look();
-        if seen.left() > 0 && seen.is_of_slab_of(drawn) && self.is_sound(seen.class(), seen) {
-            self.take_slab_away(stripe, seen);
-        }
     }
 
     /// Takes its slab away from a stripe whose word is still `seen`, which must have a slab and not fewer than no units left: true if it was. The slab is listed then, or

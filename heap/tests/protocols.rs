@@ -1431,6 +1431,53 @@ fn the_last_slab_is_taken_away_in_vain_while_one_frees() {
     });
 }
 
+/// A heap without a free page, and with a slab of whose units, which span eight slots each, all but the lowest have none, for what is free lies together: seven slots. The blocks that are handed out, and
+/// the one that takes all other pages.
+fn free_where_units_are_drawn_last(ground: &Ground) -> Vec<u64> {
+    let slots = PAGE / TINY;
+    let mut blocks: Vec<_> = (0..slots).map(|_| ground.obtain(TINY)).collect();
+    let rest = ground.obtain(MIN_CAPACITY - PAGE);
+    blocks.sort_unstable();
+    // The one that is drawn first, and a few that lie lowest.
+    for index in [slots - 1, 6, 5, 4, 3, 2, 1, 0] {
+        let block = blocks.remove(usize::try_from(index).expect("small"));
+        ground.free(block);
+    }
+    blocks.extend([ground.obtain(TINY), rest]);
+    let word = ground.host.stripe(class_of(TINY as u32)).look();
+    assert!(word.is_spread() && word.units_left() > 2, "{word:?}");
+    blocks
+}
+
+#[test]
+fn units_without_a_slot_are_skipped_while_others_draw() {
+    explore(2, || {
+        // Who draws one that has none has the stripe go on with one that has, while the other draws.
+        let ground = Ground::new(1);
+        let mut blocks = free_where_units_are_drawn_last(&ground);
+        let other = spawn(&ground, |ground| ground.obtain(TINY));
+        blocks.push(ground.obtain(TINY));
+        blocks.push(other.join().expect("no panic"));
+        finish(&ground, blocks);
+    });
+}
+
+#[test]
+fn what_is_freed_among_units_that_are_skipped_is_found() {
+    explore(2, || {
+        // Its unit may be skipped by who looked before. All that is free is found nevertheless.
+        let ground = Ground::new(1);
+        let mut blocks = free_where_units_are_drawn_last(&ground);
+        let given = blocks.remove(blocks.len() / 2);
+        let other = spawn(&ground, move |ground| ground.spend(given));
+        blocks.push(ground.obtain(TINY));
+        other.join().expect("no panic");
+        blocks.extend((0..7).map(|_| ground.obtain(TINY)));
+        assert_eq!(ground.malloc(TINY), None);
+        finish(&ground, blocks);
+    });
+}
+
 #[test]
 fn a_slab_that_is_rewound_is_not_missed() {
     explore(3, || {

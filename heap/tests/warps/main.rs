@@ -883,6 +883,36 @@ fn who_finds_some_slots_does_not_take_the_slab_away() {
     });
 }
 
+/// Nothing is free but a few slots of a slab that lie together: units that span others are skipped, while others draw and free.
+#[test]
+fn the_last_slots_lie_together() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let mut blocks: Vec<_> = std::iter::from_fn(|| ground.malloc(16)).collect();
+        blocks.sort_unstable_by_key(|block| block.address);
+        let free = 4 + random(40);
+        let first = usize::try_from(random(blocks.len() as u64 - free)).expect("small");
+        let last = first + usize::try_from(free).expect("small");
+        for block in blocks.drain(first..last) {
+            ground.free(block);
+        }
+        let lanes = 1 + u32::try_from(random(8)).expect("small");
+        let each = free / (2 * u64::from(lanes));
+        run_warps(&ground, 2, lanes, move |ground, _, _| {
+            let mut blocks: Vec<_> = (0..each).filter_map(|_| ground.malloc(16)).collect();
+            assert_eq!(blocks.len() as u64, each, "there is room");
+            while !blocks.is_empty() {
+                let index = random(blocks.len() as u64);
+                ground.free(blocks.swap_remove(usize::try_from(index).expect("small")));
+            }
+        });
+        for block in blocks {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 /// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
 #[test]
 fn rows_beside_spread_units() {
