@@ -249,9 +249,13 @@ impl Core {
                 } else {
                     DRAWS_IN_VAIN
                 };
+                let together = warp::active_mask();
                 if !self.mend(wish.class(), stripe) && draws_in_vain >= most {
                     self.leave_vain_units(ticket);
+                    draws_in_vain = 0;
                 }
+                // As in `draw_beyond`: who may have taken the stripe's word comes first.
+                meet(together);
             } else {
                 // Memory is moving.
                 nap(NAP, vain - 1);
@@ -261,12 +265,11 @@ impl Core {
             if !outcome.block.is_null() {
                 return outcome.block;
             }
+            if !outcome.was_in_vain || outcome.ticket.is_spread() != ticket.is_spread() {
+                draws_in_vain = 0;
+            }
+            draws_in_vain += u32::from(outcome.was_in_vain);
             ticket = outcome.ticket;
-            draws_in_vain = if outcome.was_in_vain {
-                draws_in_vain + 1
-            } else {
-                0
-            };
         }
         self.report_damage(wish.class());
         ptr::null_mut()

@@ -13,7 +13,7 @@ use crate::slab::{Slab, USE};
 /// Binary logarithm of how often a request searches in vain before it concludes that the heap is
 /// damaged.
 ///
-/// A request searches again while others are between two steps of their own, or memory moved; or after it drew units without a slot, of which a stripe has 2^15 at most, and which are left after a few draws (`vain`). A
+/// A request searches again while others are between two steps of their own, or memory moved; or after it drew units without a slot, of which a stripe has 2^15 at most (as a rule they are left after a few draws, see `vain`). A
 /// GPU has fewer than 2^19 lanes at once. For each of a request's 2^24 searches in a healthy heap one of
 /// them would have had to take what the request was after, or to rest in the middle of a step
 /// through them all: at least seconds. (A look at blocks on their way out of the quarantine counts as a search: with the nap after it that is longer.)

@@ -92,15 +92,6 @@ impl Stripe {
             .map_err(Ticket)
     }
 
-    /// Lowers the units left to `left` if the stripe's word is still `seen`, which must have no fewer; true if so. The caller has the others, as if it had drawn them.
-    pub(crate) fn skip(&self, seen: Ticket, left: u32) -> bool {
-        let word = seen.with_left(left.cast_signed());
-        // Relaxed: who does this claims no slot, and what others publish is passed on by any change of the word.
-        self.word
-            .compare_exchange(seen.0, word.0, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    }
-
     /// Empties the stripe, one of `class`, if its word is still `seen`, but for what is a hint, which must not have fewer
     /// than no units left; true if it was.
     pub fn detach(&self, class: u32, seen: Ticket) -> bool {

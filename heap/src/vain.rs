@@ -5,23 +5,27 @@
 //!
 //! - All of a slab was offered while something lived that stays ([`crate::rewind`]): the last units have no slot. The slab is taken away from its stripe. What is free nevertheless is found in the
 //!   listed slab: where hardly anything is, a unit of it spans several slots, and each word of its bitmap is looked at.
-//! - Units span several slots, so that each has a free one if these lie anywhere, but they lie together. Who got such a slab next would begin with the same units. So who draws some in vain looks
-//!   for the highest free slot. If less is in use below it the slab is offered anew from there on, in units that span fewer slots, as it is [rewound](crate::rewind). Else the stripe goes on with the unit of that slot, and the slab gets back those above, as if the caller had drawn them.
+//! - Units span several slots, so that most have a free one wherever these lie, but they lie together. Who got such a slab next would begin with the same units. So who draws some in vain looks
+//!   for the highest free slot that may still be drawn, and offers the slab anew from there on: as a rule in units that span fewer slots, for less is in use below it.
+//!
+//! For the latter the stripe's word is taken as who rewinds takes it, before more than a few words are looked at: who draws meanwhile waits instead of drawing in vain too, and the stripe shows the slab all the
+//! while, so who searches does not miss it. Nothing waits between the two changes of the word. Not in heaps with a quarantine, where nobody rewinds: there units are drawn one after the other.
 
 use crate::hardened::Hardening;
 use crate::heap::Core;
 use crate::refill::{draw_all, ticket_slab};
-use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 
+/// Words of a bitmap that are looked at at once: as a rule there is a free slot in one of them, and nothing to be done.
+const NEAR: u32 = 4;
+/// Words that are looked at while others wait. If no slot is free in these the stripe goes on below them.
+const MOST: u32 = if cfg!(any(loom, shuttle)) { NEAR } else { 256 };
 /// So many units without a slot are worth a change of the stripe's word.
-const LEAST_SKIPPED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
-/// Words of a bitmap that are looked at before the stripe goes on below them.
-const WORDS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
+const LEAST_LEFT_OUT: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl Core {
-    /// Has the stripe that has the slab of which the caller's group drew `drawn` in vain leave units without a slot, if it has some left. Which stripe it is, is a hint: whose is lost goes on
-    /// to draw.
+    /// Has the stripe that has the slab of which the caller's group drew `drawn` in vain leave units without a slot, if it has some left. Which stripe that is, is a hint: where it is wrong, or others change the
+    /// word, nothing is done.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave_vain_units(&self, drawn: Ticket) {
@@ -29,7 +33,8 @@ impl Core {
         if !self.is_plausible(slab) {
             return;
         }
-        let place = self.slab_state(slab.page()).keeper().not_occupied().place();
+        let state = self.slab_state(slab.page());
+        let place = state.keeper().not_occupied().place();
         if place >= self.stripe_places() {
             return;
         }
@@ -40,70 +45,63 @@ impl Core {
         }
         if seen.density() == 0 {
             self.take_slab_away(stripe, seen);
-        } else {
-            self.leave_spread_units(stripe, seen);
-        }
-    }
-
-    /// Has a stripe, if its word is still `seen`, of a slab of which units span several slots, go on with the first unit from the top that has a free one, or below those of [`WORDS`] words.
-    fn leave_spread_units(&self, stripe: &Stripe, seen: Ticket) {
-        // Slots that may still be drawn.
-        let end = (seen.units_left() << seen.density()).min(self.slots(ticket_slab(seen)));
-        let slot = self.last_free_before(seen.page(), end);
-        let left = match slot {
-            Ok(slot) => (slot >> seen.density()) + 1,
-            Err(first) => first >> seen.density(),
-        };
-        let skipped = seen.units_left() - left;
-        if skipped < LEAST_SKIPPED
-            || slot.is_ok_and(|slot| self.offer_below(stripe, seen, slot + 1))
-        {
-            return;
-        }
-        if stripe.skip(seen, left) {
-            self.give_back_units(seen, skipped);
-        }
-    }
-
-    /// The last free slot before slot `end` of the slab that begins at a page.
-    ///
-    /// # Errors
-    ///
-    /// If none of those in the last [`WORDS`] words of its bitmap before it is free: the first of these slots.
-    fn last_free_before(&self, page: u32, end: u32) -> Result<u32, u32> {
-        let mut words = end.div_ceil(u32::BITS);
-        let least = words.saturating_sub(WORDS);
-        while words > least {
-            // All at once.
-            let free = [0, 1, 2, 3]
-                .map(|below| self.last_free_of_word(page, end, words.saturating_sub(below)));
-            if let Some(slot) = free.into_iter().flatten().next() {
-                return Ok(slot);
-            }
-            words = words.saturating_sub(4);
-        }
-        Err(words * u32::BITS)
-    }
-
-    /// Offers the slab of a stripe anew whose word is `seen`, if its units can span fewer slots because all that is free lies before slot `end`, 1 or more; false if not. Nothing is done if others change the word.
-    fn offer_below(&self, stripe: &Stripe, seen: Ticket, end: u32) -> bool {
-        let slab = ticket_slab(seen);
-        let (slots, state) = (self.slots(slab), self.slab_state(slab.page()));
-        let offer = || {
-            let unused = slots.saturating_sub(state.used_hint());
-            draw_all(slab, end, (unused + seen.units_left()).min(end))
-        };
-        // As for who rewinds a slab.
-        let has_quarantine = Hardening::of_flags(self.flags).contains(Hardening::QUARANTINE);
-        if has_quarantine || offer().density() >= seen.density() {
-            return false;
-        }
-        if stripe.take(seen).is_ok() {
-            let again = offer();
+        } else if self.has_vain_units(seen) && stripe.take(seen).is_ok() {
+            let again = self.without_vain_units(seen, state.used_hint());
             state.reserve((again.left() - seen.left()).cast_unsigned());
             state.note_offered(again.units_left());
             stripe.publish(again.following(seen));
         }
-        true
     }
+
+    /// Whether enough units at the top of what is left have no slot, as it seems, in a heap in which slabs are offered anew.
+    fn has_vain_units(&self, seen: Ticket) -> bool {
+        let is_near = |slot| seen.units_left() - unit_of(slot, seen) <= LEAST_LEFT_OUT;
+        !Hardening::of_flags(self.flags).contains(Hardening::QUARANTINE)
+            && !self.last_free_drawable(seen, NEAR).is_ok_and(is_near)
+    }
+
+    /// The word by which what is free below the top units without a slot can be drawn of the slab of `seen`, of which `used` slots are in use or may still be drawn: no units if these are all.
+    fn without_vain_units(&self, seen: Ticket, used: u32) -> Ticket {
+        let slab = ticket_slab(seen);
+        let slot = match self.last_free_drawable(seen, MOST) {
+            Ok(slot) => slot,
+            Err(first) => return seen.with_left((first >> seen.density()).cast_signed()),
+        };
+        // Some of it may lie above, where blocks were freed since. Then units span fewer slots than they should.
+        let free = (self.slots(slab) + seen.units_left()).saturating_sub(used);
+        let again = draw_all(slab, slot + 1, free.clamp(1, slot + 1));
+        if again.density() >= seen.density() {
+            return seen.with_left((unit_of(slot, seen) + 1).cast_signed());
+        }
+        // From that slot on, also where fewer are free than lie below it.
+        again.with_left((unit_of(slot, again) + 1).cast_signed())
+    }
+
+    /// The last free slot of those that may still be drawn of the slab of `seen`, whose word is sound.
+    ///
+    /// # Errors
+    ///
+    /// If none is free in the last `most` words of the bitmap that hold these: the first of their slots.
+    fn last_free_drawable(&self, seen: Ticket, most: u32) -> Result<u32, u32> {
+        let end = (seen.units_left() << seen.density()).min(self.slots(ticket_slab(seen)));
+        let mut words = end.div_ceil(u32::BITS);
+        let least = words.saturating_sub(most);
+        while words > least {
+            // All at once.
+            let free = [0, 1, 2, 3].map(|below| {
+                let words = words.saturating_sub(below);
+                self.last_free_of_word(seen.page(), end, words)
+            });
+            if let Some(slot) = free.into_iter().flatten().next() {
+                return Ok(slot);
+            }
+            words = words.saturating_sub(NEAR);
+        }
+        Err(words * u32::BITS)
+    }
+}
+
+/// The unit that spans a slot, of the slab of a ticket.
+fn unit_of(slot: u32, ticket: Ticket) -> u32 {
+    slot >> ticket.density()
 }

@@ -1431,48 +1431,75 @@ fn the_last_slab_is_taken_away_in_vain_while_one_frees() {
     });
 }
 
-/// A heap without a free page, and with a slab of whose units, which span eight slots each, all but the lowest have none, for what is free lies together: seven slots. The blocks that are handed out, and
-/// the one that takes all other pages.
-fn free_where_units_are_drawn_last(ground: &Ground) -> Vec<u64> {
+/// A heap without a free page, and with a slab of whose blocks some were freed, from the highest down: of its units, which span several slots, the first was drawn, and the next has no slot. The blocks that are
+/// handed out, and the one that takes all other pages.
+fn free_below_units_without_a_slot(ground: &Ground, freed: &[u64]) -> Vec<u64> {
     let slots = PAGE / TINY;
     let mut blocks: Vec<_> = (0..slots).map(|_| ground.obtain(TINY)).collect();
     let rest = ground.obtain(MIN_CAPACITY - PAGE);
     blocks.sort_unstable();
-    // The one that is drawn first, and a few that lie lowest.
-    for index in [slots - 1, 6, 5, 4, 3, 2, 1, 0] {
-        let block = blocks.remove(usize::try_from(index).expect("small"));
+    for index in freed {
+        let block = blocks.remove(usize::try_from(*index).expect("small"));
         ground.free(block);
     }
     blocks.extend([ground.obtain(TINY), rest]);
     let word = ground.host.stripe(class_of(TINY as u32)).look();
+    let span = 1 << word.density();
     assert!(word.is_spread() && word.units_left() > 2, "{word:?}");
+    assert!(
+        u64::from(word.units_left() - 1) * span > freed[1],
+        "{word:?}"
+    );
     blocks
 }
 
+/// The highest slot and seven that lie lowest: from there on each unit is a slot. Or five, below the highest of which as little is free as in all of the slab.
+const LIE_TOGETHER: [&[u64]; 2] = [&[63, 6, 5, 4, 3, 2, 1, 0], &[63, 39, 3, 2, 1, 0]];
+
 #[test]
-fn units_without_a_slot_are_skipped_while_others_draw() {
-    explore(2, || {
-        // Who draws one that has none has the stripe go on with one that has, while the other draws.
-        let ground = Ground::new(1);
-        let mut blocks = free_where_units_are_drawn_last(&ground);
-        let other = spawn(&ground, |ground| ground.obtain(TINY));
-        blocks.push(ground.obtain(TINY));
-        blocks.push(other.join().expect("no panic"));
-        finish(&ground, blocks);
-    });
+fn units_without_a_slot_are_left_while_others_draw() {
+    for freed in LIE_TOGETHER {
+        explore(2, move || {
+            // Who draws one that has none offers the slab from the highest free slot on, while the other draws.
+            let ground = Ground::new(1);
+            let mut blocks = free_below_units_without_a_slot(&ground, freed);
+            let other = spawn(&ground, |ground| ground.obtain(TINY));
+            blocks.push(ground.obtain(TINY));
+            blocks.push(other.join().expect("no panic"));
+            finish(&ground, blocks);
+        });
+    }
 }
 
 #[test]
-fn what_is_freed_among_units_that_are_skipped_is_found() {
+fn what_is_freed_among_units_that_are_left_is_found() {
+    for freed in LIE_TOGETHER {
+        explore(2, move || {
+            // Its unit may be left by who looked before. All that is free is found nevertheless.
+            let ground = Ground::new(1);
+            let mut blocks = free_below_units_without_a_slot(&ground, freed);
+            let given = blocks.remove(blocks.len() / 2);
+            let other = spawn(&ground, move |ground| ground.spend(given));
+            blocks.push(ground.obtain(TINY));
+            other.join().expect("no panic");
+            blocks.extend((1..freed.len()).map(|_| ground.obtain(TINY)));
+            assert_eq!(ground.malloc(TINY), None);
+            finish(&ground, blocks);
+        });
+    }
+}
+
+#[test]
+fn who_finds_nothing_does_not_miss_what_is_below_units_that_are_left() {
     explore(2, || {
-        // Its unit may be skipped by who looked before. All that is free is found nevertheless.
+        // One leaves units of the slab, and the other wants the rest of it meanwhile.
         let ground = Ground::new(1);
-        let mut blocks = free_where_units_are_drawn_last(&ground);
-        let given = blocks.remove(blocks.len() / 2);
-        let other = spawn(&ground, move |ground| ground.spend(given));
-        blocks.push(ground.obtain(TINY));
-        other.join().expect("no panic");
-        blocks.extend((0..7).map(|_| ground.obtain(TINY)));
+        let mut blocks = free_below_units_without_a_slot(&ground, LIE_TOGETHER[1]);
+        let given = blocks.remove(20);
+        ground.free(given);
+        let other = spawn(&ground, |ground| ground.obtain(TINY));
+        blocks.extend((1..LIE_TOGETHER[1].len()).map(|_| ground.obtain(TINY)));
+        blocks.push(other.join().expect("no panic"));
         assert_eq!(ground.malloc(TINY), None);
         finish(&ground, blocks);
     });

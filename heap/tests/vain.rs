@@ -29,17 +29,16 @@ fn blocks_of_a_large_slab(host: &HostHeap) -> Vec<u64> {
     blocks
 }
 
-/// How many requests get NULL if some blocks of that slab are freed, given as sixteenths of it, as many are asked for, and a request gives up after 128 searches in vain.
-fn nulls_where_these_are_free(sixteenths: Range<usize>) -> usize {
+/// How many requests get NULL if some blocks of that slab are freed, those at some places but not those at others, as many are asked for, and a request gives up after 128 searches in vain.
+fn nulls_where_these_are_free(places: Range<usize>, but: Range<usize>) -> usize {
     let host = HostHeap::new(64 << 20, 1, 0);
     let heap = host.heap();
     let blocks = blocks_of_a_large_slab(&host);
-    assert!(blocks.len() > 4000, "{}", blocks.len());
-    let part = blocks.len() / 16;
-    let freed = &blocks[sixteenths.start * part..sixteenths.end * part];
-    for block in freed {
+    assert!(blocks.len() > 4096, "{}", blocks.len());
+    let freed: Vec<_> = places.filter(|place| !but.contains(place)).collect();
+    for place in &freed {
         // SAFETY: it is this thread's.
-        unsafe { heap.free(*block as *mut u8) };
+        unsafe { heap.free(blocks[*place] as *mut u8) };
     }
     host.give_up_after(7);
     let again = freed.iter().map(|_| heap.malloc(BYTES.into()));
@@ -48,8 +47,26 @@ fn nulls_where_these_are_free(sixteenths: Range<usize>) -> usize {
 
 #[test]
 fn slots_that_lie_together_are_found_in_few_searches() {
-    for sixteenths in [0..1, 0..4, 0..6, 0..8, 5..7, 10..16] {
-        let nulls = nulls_where_these_are_free(sixteenths.clone());
-        assert_eq!(nulls, 0, "{sixteenths:?} of a slab");
+    let places = [
+        0..512,
+        0..2048,
+        0..3072,
+        0..4096,
+        2560..3584,
+        100..101,
+        0..40,
+    ];
+    for places in places {
+        let nulls = nulls_where_these_are_free(places.clone(), 0..0);
+        assert_eq!(nulls, 0, "{places:?} of a slab");
+    }
+}
+
+/// Where most of what lies below the highest free slot is free, but not what lies highest.
+#[test]
+fn the_highest_free_slot_is_found_above_some_in_use() {
+    for but in [970..990, 900..950, 999..1000, 500..999, 100..900] {
+        let nulls = nulls_where_these_are_free(0..1000, but.clone());
+        assert_eq!(nulls, 0, "0..1000 of a slab but {but:?}");
     }
 }
