@@ -18,11 +18,8 @@ use simt::{thread, warp};
 
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
-/// Whose group drew units of slots so often in a row, and found no slot for any of them, has the stripe leave such units ([`crate::vain`]).
-/// (Under exploration there are never more than a few.)
-const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
-/// The same for units that span several slots: where hardly anything is free some of these have no slot as a rule.
-const SPREAD_DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+/// Draws after which a request that found no slot for any of its units has the stripe leave such units ([`crate::vain`]): where hardly anything is free a few of these are the rule.
+const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
 /// What a lane tried before it would give NULL.
 #[derive(Default)]
@@ -50,16 +47,6 @@ impl Got {
             places: Places::one(Claimed::NONE),
         }
     }
-}
-
-/// What an attempt gave a lane.
-struct Outcome {
-    /// Its block, or NULL.
-    block: *mut u8,
-    /// What its group drew.
-    ticket: Ticket,
-    /// Whether no slot was found for any of these units.
-    was_in_vain: bool,
 }
 
 impl Core {
@@ -163,19 +150,15 @@ impl Core {
         wish: Wish,
         bytes: u64,
     ) -> *mut u8 {
-        let Outcome {
-            block,
-            ticket,
-            was_in_vain,
-        } = self.share(lanes, group, got, bytes);
+        let (block, ticket) = self.share(lanes, group, got, bytes);
         if block.is_null() {
-            return self.malloc_again(wish, bytes, ticket, was_in_vain);
+            return self.malloc_again(wish, bytes, ticket);
         }
         block
     }
 
-    /// One more attempt to allocate a slot for `bytes`.
-    fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> Outcome {
+    /// One more attempt to allocate a slot for `bytes`: the block or NULL, and what the lane's group drew.
+    fn attempt(&self, lanes: impl Lanes, wish: Wish, bytes: u64) -> (*mut u8, Ticket) {
         let group = lanes.match_any_u64(self.group_key(wish));
         let mut got = Got::drawn(Ticket(0));
         if group & warp::lanes_below() == 0 {
@@ -190,9 +173,9 @@ impl Core {
         self.share(lanes, group, got, bytes)
     }
 
-    /// The calling lane's part of what its group's leader drew and claimed.
+    /// The calling lane's part of what its group's leader drew and claimed, a block or NULL, and the ticket.
     #[inline(always)]
-    fn share(&self, lanes: impl Lanes, group: u32, got: Got, bytes: u64) -> Outcome {
+    fn share(&self, lanes: impl Lanes, group: u32, got: Got, bytes: u64) -> (*mut u8, Ticket) {
         // As in `share_row`.
         lanes.sync();
         let leader = warp::lowest(group);
@@ -204,37 +187,32 @@ impl Core {
             ticket,
             places: got.places.shared(lanes, leader),
         };
-        let (slot, has_none) = if lanes.ballot(ticket.is_spread()) != 0 {
-            let slot = self.claim_spread(&draw);
-            (slot, lanes.ballot(slot.is_some()) & group == 0)
+        let slot = if lanes.ballot(ticket.is_spread()) != 0 {
+            self.claim_spread(&draw)
         } else {
-            (draw.places.slot(draw.rank), draw.places.are_none())
+            draw.places.slot(draw.rank)
         };
-        let mut block = ptr::null_mut();
-        if let Some(slot) = slot {
-            let offset = self.slot_offset(ticket, slot);
-            // Else the stripe's word is damaged. The next attempt mends it.
-            if offset.wrapping_add(bytes) <= self.capacity {
-                block = (self.base + offset) as *mut u8;
-            }
+        let Some(slot) = slot else {
+            return (ptr::null_mut(), ticket);
+        };
+        let offset = self.slot_offset(ticket, slot);
+        if offset.wrapping_add(bytes) > self.capacity {
+            // The stripe's word is damaged. The next attempt mends it.
+            return (ptr::null_mut(), ticket);
         }
-        Outcome {
-            block,
-            ticket,
-            was_in_vain: ticket.left() > 0 && has_none,
-        }
+        ((self.base + offset) as *mut u8, ticket)
     }
 
-    /// Allocates a slot for a lane that got none in its first attempt, in which its group drew `drawn`, in vain or not.
+    /// Allocates a slot for a lane that got none in its first attempt, whose group drew `drawn`.
     #[inline(never)]
-    fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket, was_in_vain: bool) -> *mut u8 {
+    fn malloc_again(&self, wish: Wish, bytes: u64, drawn: Ticket) -> *mut u8 {
         let Some(wish) = wish.unless_stale(self.mark()) else {
             self.report_misuse(Misuse::Stale, 0);
             return ptr::null_mut();
         };
         let mut ticket = drawn;
         let (mut tried, mut vain) = (Tried::default(), 0);
-        let mut draws_in_vain = u32::from(was_in_vain);
+        let mut draws_in_vain = 0;
         while !self.gives_up(wish.class(), vain) {
             vain += 1;
             if ticket == Ticket::EXHAUSTED {
@@ -242,34 +220,26 @@ impl Core {
                     return block;
                 }
             } else if ticket.left() > 0 {
-                let index = self.stripes_of(wish.class()).of(thread::block_number());
-                let stripe = self.stripe(wish.class(), index);
-                let most = if ticket.is_spread() {
-                    SPREAD_DRAWS_IN_VAIN
-                } else {
-                    DRAWS_IN_VAIN
-                };
-                let together = warp::active_mask();
-                if !self.mend(wish.class(), stripe) && draws_in_vain >= most {
-                    self.leave_vain_units(ticket);
+                let stripe = self.stripes_of(wish.class()).of(thread::block_number());
+                self.mend(wish.class(), self.stripe(wish.class(), stripe));
+                draws_in_vain += 1;
+                if draws_in_vain >= DRAWS_IN_VAIN {
                     draws_in_vain = 0;
+                    let together = warp::active_mask();
+                    self.leave_vain_units(ticket);
+                    // As in `draw_beyond`: first who may have taken the stripe's word, for which others wait.
+                    meet(together);
                 }
-                // As in `draw_beyond`: who may have taken the stripe's word comes first.
-                meet(together);
             } else {
                 // Memory is moving.
                 nap(NAP, vain - 1);
             }
             // One form for all masks: who waited need not save the few instructions that those for whole warps and single lanes would, and all three are much code.
-            let outcome = self.attempt(Part(warp::active_mask()), wish, bytes);
-            if !outcome.block.is_null() {
-                return outcome.block;
+            let block;
+            (block, ticket) = self.attempt(Part(warp::active_mask()), wish, bytes);
+            if !block.is_null() {
+                return block;
             }
-            if !outcome.was_in_vain || outcome.ticket.is_spread() != ticket.is_spread() {
-                draws_in_vain = 0;
-            }
-            draws_in_vain += u32::from(outcome.was_in_vain);
-            ticket = outcome.ticket;
         }
         self.report_damage(wish.class());
         ptr::null_mut()

@@ -1,7 +1,7 @@
 //! Slots elsewhere in a slab, for a group that did not get all of the row that it drew.
 //!
 //! Where some blocks outlive the others, a slab that is offered again has a unit for each free slot at least, but the rows that are drawn are as they are: of each block that lives some group finds
-//! its bit set. For who lacks a slot there is one in another place, unless all of the slab was offered while something lived that stayed ([`crate::rewind`]): then the last units have none, and a group that draws in vain a few times in a row takes the slab away from its stripe ([`crate::vain`]). A launch waits for the last of its warps, and what it must do for one slot out of line takes
+//! its bit set. For who lacks a slot there is one in another place, unless all of the slab was offered while something lived that stayed ([`crate::rewind`]): then the last units have none, and who draws in vain a few times has the stripe leave these ([`crate::vain`]). A launch waits for the last of its warps, and what it must do for one slot out of line takes
 //! as long as a fast warp takes for all: so who lacks slots looks for them at once, in few steps (`docs/experiments.md`).
 
 use crate::array::Array;
@@ -95,12 +95,6 @@ impl Places {
         } else {
             Self { first, rest: found }
         }
-    }
-
-    /// Whether there are none.
-    #[inline(always)]
-    pub(crate) fn are_none(self) -> bool {
-        self.first.won() | self.rest.won() == 0
     }
 
     /// Those of the calling lane's group, of which lane `leader` knows them.

@@ -1,14 +1,13 @@
-//! Units without a slot: what a request does that drew such units, and found nothing, again and again.
+//! Units without a slot: what a request does that drew such units, and found nothing, a few times.
 //!
-//! A unit says only where to look for a slot. Slabs of two sorts have units without one, that who comes first would draw one after the other: thousands, at the end of
-//! a slab, or before it comes to its free slots.
+//! A unit says only where to look for a slot, and it may have none: at the end of a slab of which all was offered while something lived that stays ([`crate::rewind`]); in rows of a listed slab of which
+//! most is free, where what is not lies in the words that who lacks a slot looks at ([`crate::places`]); and where units span several slots so that most have a free one wherever these lie, but they lie
+//! together. Whoever comes first would draw all of these, thousands, one after the other. To take the slab away from its stripe is no way out: who gets it next begins with the same units.
 //!
-//! - All of a slab was offered while something lived that stays ([`crate::rewind`]): the last units have no slot. The slab is taken away from its stripe. What is free nevertheless is found in the
-//!   listed slab: where hardly anything is, a unit of it spans several slots, and each word of its bitmap is looked at.
-//! - Units span several slots, so that most have a free one wherever these lie, but they lie together. Who got such a slab next would begin with the same units. So who draws some in vain looks
-//!   for the highest free slot that may still be drawn, and offers the slab anew from there on: as a rule in units that span fewer slots, for less is in use below it.
+//! So who drew some in vain offers the slab anew, from the highest free slot on that may still be drawn, in units as what lies below it asks for. The next to draw has that slot, unless another got it. If there is none
+//! the stripe has no units left, and the next to draw refills it.
 //!
-//! For the latter the stripe's word is taken as who rewinds takes it, before more than a few words are looked at: who draws meanwhile waits instead of drawing in vain too, and the stripe shows the slab all the
+//! The stripe's word is taken for it as who rewinds takes it, before more than a few words are looked at: who draws meanwhile waits instead of drawing in vain too, and the stripe shows the slab all the
 //! while, so who searches does not miss it. Nothing waits between the two changes of the word. Not in heaps with a quarantine, where nobody rewinds: there units are drawn one after the other.
 
 use crate::hardened::Hardening;
@@ -43,9 +42,7 @@ impl Core {
         if seen.left() <= 0 || !seen.is_of_slab_of(drawn) || !self.is_sound(seen.class(), seen) {
             return;
         }
-        if seen.density() == 0 {
-            self.take_slab_away(stripe, seen);
-        } else if self.has_vain_units(seen) && stripe.take(seen).is_ok() {
+        if self.has_vain_units(seen) && stripe.take(seen).is_ok() {
             let again = self.without_vain_units(seen, state.used_hint());
             state.reserve((again.left() - seen.left()).cast_unsigned());
             state.note_offered(again.units_left());
@@ -60,21 +57,19 @@ impl Core {
             && !self.last_free_drawable(seen, NEAR).is_ok_and(is_near)
     }
 
-    /// The word by which what is free below the top units without a slot can be drawn of the slab of `seen`, of which `used` slots are in use or may still be drawn: no units if these are all.
+    /// The word by which the slab of `seen` can be drawn without the units at the top that have no slot; `used` of its slots are in use or may still be drawn.
     fn without_vain_units(&self, seen: Ticket, used: u32) -> Ticket {
         let slab = ticket_slab(seen);
-        let slot = match self.last_free_drawable(seen, MOST) {
-            Ok(slot) => slot,
-            Err(first) => return seen.with_left((first >> seen.density()).cast_signed()),
-        };
-        // Some of it may lie above, where blocks were freed since. Then units span fewer slots than they should.
-        let free = (self.slots(slab) + seen.units_left()).saturating_sub(used);
-        let again = draw_all(slab, slot + 1, free.clamp(1, slot + 1));
-        if again.density() >= seen.density() {
-            return seen.with_left((unit_of(slot, seen) + 1).cast_signed());
+        match self.last_free_drawable(seen, MOST) {
+            Ok(slot) => {
+                // Some of it may lie above, where blocks were freed since. Then units span fewer slots than they should.
+                let free = (self.slots(slab) + seen.units_left()).saturating_sub(used);
+                let again = draw_all(slab, slot + 1, free.clamp(1, slot + 1));
+                // From that slot on, also of a row, which would have a unit for each that is free.
+                again.with_left((unit_of(slot, again) + 1).cast_signed())
+            }
+            Err(first) => seen.with_left(unit_of(first, seen).cast_signed()),
         }
-        // From that slot on, also where fewer are free than lie below it.
-        again.with_left((unit_of(slot, again) + 1).cast_signed())
     }
 
     /// The last free slot of those that may still be drawn of the slab of `seen`, whose word is sound.

@@ -1400,9 +1400,9 @@ fn offered_beyond_what_is_free(ground: &Ground, pages: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_slab_that_is_drawn_from_in_vain_is_taken_away_while_others_draw() {
+fn a_slab_that_is_drawn_from_in_vain_is_left_while_others_draw() {
     explore(2, || {
-        // Who does not get the slot takes the slab away, of which the other may draw meanwhile, or replace it.
+        // Who does not get the slot leaves the stripe no units, of which the other may draw meanwhile, or replace the slab.
         let ground = Ground::new(1);
         let mut blocks = offered_beyond_what_is_free(&ground, 1);
         let other = spawn(&ground, |ground| ground.obtain(TINY));
@@ -1413,9 +1413,9 @@ fn a_slab_that_is_drawn_from_in_vain_is_taken_away_while_others_draw() {
 }
 
 #[test]
-fn the_last_slab_is_taken_away_in_vain_while_one_frees() {
+fn the_last_slab_is_left_in_vain_while_one_frees() {
     explore(2, || {
-        // There is no other page. Who draws in vain takes the slab away, and then there is what the other frees, or nothing until it has done so.
+        // There is no other page. Who draws in vain leaves the stripe no units, and then there is what the other frees, or nothing until it has done so.
         let ground = Ground::new(1);
         let mut blocks = offered_beyond_what_is_free(&ground, 0);
         let given = blocks.remove(0);

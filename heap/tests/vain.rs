@@ -6,9 +6,12 @@ mod host_heap;
 
 use core::ops::Range;
 use host_heap::HostHeap;
+use proptest::prelude::*;
 use scatterheap_heap::class::class_of;
 use std::collections::BTreeMap;
 
+/// Bytes of a heap whose slabs have four times as many slots as are freed.
+const LARGE: u64 = 64 << 20;
 /// Of each block, in bytes.
 const BYTES: u32 = 64;
 
@@ -29,19 +32,20 @@ fn blocks_of_a_large_slab(host: &HostHeap) -> Vec<u64> {
     blocks
 }
 
-/// How many requests get NULL if some blocks of that slab are freed, those at some places but not those at others, as many are asked for, and a request gives up after 128 searches in vain.
-fn nulls_where_these_are_free(places: Range<usize>, but: Range<usize>) -> usize {
-    let host = HostHeap::new(64 << 20, 1, 0);
+/// How many requests to a full heap of some bytes get NULL if some blocks of a slab are freed, those at some places, as many are asked for, and a request gives up after 128 searches in vain.
+fn nulls_where_these_are_free(capacity: u64, freed: impl IntoIterator<Item = usize>) -> usize {
+    let host = HostHeap::new(capacity, 1, 0);
     let heap = host.heap();
     let blocks = blocks_of_a_large_slab(&host);
-    assert!(blocks.len() > 4096, "{}", blocks.len());
-    let freed: Vec<_> = places.filter(|place| !but.contains(place)).collect();
-    for place in &freed {
+    assert!(blocks.len() >= 4096, "{}", blocks.len());
+    let mut count = 0;
+    for place in freed {
         // SAFETY: it is this thread's.
-        unsafe { heap.free(blocks[*place] as *mut u8) };
+        unsafe { heap.free(blocks[place] as *mut u8) };
+        count += 1;
     }
     host.give_up_after(7);
-    let again = freed.iter().map(|_| heap.malloc(BYTES.into()));
+    let again = (0..count).map(|_| heap.malloc(BYTES.into()));
     again.filter(|block| block.is_null()).count()
 }
 
@@ -57,7 +61,7 @@ fn slots_that_lie_together_are_found_in_few_searches() {
         0..40,
     ];
     for places in places {
-        let nulls = nulls_where_these_are_free(places.clone(), 0..0);
+        let nulls = nulls_where_these_are_free(LARGE, places.clone());
         assert_eq!(nulls, 0, "{places:?} of a slab");
     }
 }
@@ -66,7 +70,43 @@ fn slots_that_lie_together_are_found_in_few_searches() {
 #[test]
 fn the_highest_free_slot_is_found_above_some_in_use() {
     for but in [970..990, 900..950, 999..1000, 500..999, 100..900] {
-        let nulls = nulls_where_these_are_free(0..1000, but.clone());
+        let but: Range<usize> = but;
+        let freed = (0..1000).filter(|place| !but.contains(place));
+        let nulls = nulls_where_these_are_free(LARGE, freed);
         assert_eq!(nulls, 0, "0..1000 of a slab but {but:?}");
+    }
+}
+
+/// All of the slab is offered as a row, for three quarters are free. Of its first units none has a slot, nor have the words that who lacks one looks at.
+#[test]
+fn slots_are_found_beside_words_that_stay() {
+    let freed = (0..4096).filter(|place| !matches!(place / 32 % 8, 0 | 7));
+    assert_eq!(nulls_where_these_are_free(16 << 20, freed), 0);
+}
+
+/// Places of runs that follow one another, each so long and so far from the one before.
+fn places_of(runs: &[(usize, usize)]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut end = 0;
+    for (gap, length) in runs {
+        places.extend(end + gap..end + gap + length);
+        end += gap + length;
+    }
+    places
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn slots_are_found_wherever_they_lie(
+        runs in prop_oneof![
+            prop::collection::vec((0_usize..600, 1_usize..400), 1..4),
+            prop::collection::vec((1_usize..50, 1_usize..50), 1..80),
+            prop::collection::vec((0_usize..4, 1_usize..3), 1..600),
+            prop::collection::vec((0_usize..300, 1_usize..3), 1..13),
+        ],
+    ) {
+        prop_assert_eq!(nulls_where_these_are_free(LARGE, places_of(&runs)), 0);
     }
 }

@@ -807,7 +807,7 @@ fn rows_among_blocks_that_stay() {
     });
 }
 
-/// All of a slab is offered though a few blocks of it stay: whose units have no slot take it away from its stripe, while others draw and free.
+/// All of a slab is offered though a few blocks of it stay: whose units have no slot have the stripe leave these, while others draw and free.
 #[test]
 fn units_beyond_what_is_free() {
     explore(|| {
@@ -848,7 +848,7 @@ fn units_beyond_what_is_free() {
 
 /// A group that has too few slots, but some, comes again to the same slab.
 #[test]
-fn who_finds_some_slots_does_not_take_the_slab_away() {
+fn who_finds_some_slots_comes_again_to_the_same_slab() {
     /// In each word of the bitmap.
     const TAKEN: u32 = 20;
     explore(|| {
