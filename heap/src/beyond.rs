@@ -225,10 +225,7 @@ impl Core {
                 draws_in_vain += 1;
                 if draws_in_vain >= DRAWS_IN_VAIN {
                     draws_in_vain = 0;
-                    let together = warp::active_mask();
                     self.leave_vain_units(ticket);
-                    // As in `draw_beyond`: first who may have taken the stripe's word, for which others wait.
-                    meet(together);
                 }
             } else {
                 // Memory is moving.

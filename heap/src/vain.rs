@@ -12,8 +12,9 @@
 
 use crate::hardened::Hardening;
 use crate::heap::Core;
-use crate::refill::{draw_all, ticket_slab};
+use crate::refill::{draw_all, meet, ticket_slab};
 use crate::ticket::Ticket;
+use simt::warp;
 
 /// Words of a bitmap that are looked at at once: as a rule there is a free slot in one of them, and nothing to be done.
 const NEAR: u32 = 4;
@@ -24,10 +25,17 @@ const LEAST_LEFT_OUT: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl Core {
     /// Has the stripe that has the slab of which the caller's group drew `drawn` in vain leave units without a slot, if it has some left. Which stripe that is, is a hint: where it is wrong, or others change the
-    /// word, nothing is done.
+    /// word, nothing is done. Lanes that come together go on together: who waits for the stripe then does not keep who took its word from running.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave_vain_units(&self, drawn: Ticket) {
+        let together = warp::active_mask();
+        self.leave_vain_units_alone(drawn);
+        meet(together);
+    }
+
+    #[inline(always)]
+    fn leave_vain_units_alone(&self, drawn: Ticket) {
         let slab = ticket_slab(drawn);
         if !self.is_plausible(slab) {
             return;
