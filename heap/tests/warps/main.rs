@@ -846,9 +846,9 @@ fn units_beyond_what_is_free() {
     });
 }
 
-/// A group that has too few slots, but some, comes again to the same slab.
+/// A group that has too few slots, but some, comes again: to the same slab, or to another where none is left of what may still be drawn.
 #[test]
-fn who_finds_some_slots_comes_again_to_the_same_slab() {
+fn who_finds_some_slots_comes_again() {
     /// In each word of the bitmap.
     const TAKEN: u32 = 20;
     explore(|| {
@@ -856,11 +856,11 @@ fn who_finds_some_slots_comes_again_to_the_same_slab() {
         let stripe = ground.host.stripe(class_of(16));
         let mut kept = vec![ground.malloc(16).expect("an empty heap")];
         // Until there is a slab of a few words, of which one slot is in use, the highest.
-        let (word, slots) = loop {
+        let slots = loop {
             let word = stripe.look();
             let slots = ground.heap().layout().slots(word.class(), word.order());
             if slots >= 128 && word.units_left() == slots - 1 {
-                break (word, slots);
+                break slots;
             }
             kept.push(ground.malloc(16).expect("a slot"));
         };
@@ -875,7 +875,6 @@ fn who_finds_some_slots_comes_again_to_the_same_slab() {
             let block = ground.malloc(16).expect("there is room");
             shared.lock().expect("lock").push(block);
         });
-        assert!(stripe.look().is_of_slab_of(word));
         for block in blocks.lock().expect("lock").drain(..) {
             ground.free(block);
         }
@@ -883,7 +882,7 @@ fn who_finds_some_slots_comes_again_to_the_same_slab() {
     });
 }
 
-/// Nothing is free but a few slots of a slab that lie together: units that span others are skipped, while others draw and free.
+/// Nothing is free but a few slots of a slab that lie together: units that have none are left, while others draw and free.
 #[test]
 fn the_last_slots_lie_together() {
     explore(|| {
