@@ -19,7 +19,14 @@ use simt::{thread, warp};
 /// Nanoseconds between the first two attempts to draw.
 const NAP: u32 = 60;
 /// Draws after which a request that found no slot for any of its units has the stripe leave such units ([`crate::vain`]): where hardly anything is free a few of these are the rule.
-const DRAWS_IN_VAIN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+/// (Under exploration there are never many. Groups of several lanes, of which some find a slot each time, are explored by shuttle.)
+const DRAWS_IN_VAIN: u32 = if cfg!(loom) {
+    1
+} else if cfg!(shuttle) {
+    2
+} else {
+    8
+};
 
 /// What a lane tried before it would give NULL.
 #[derive(Default)]

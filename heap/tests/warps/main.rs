@@ -807,6 +807,18 @@ fn rows_among_blocks_that_stay() {
     });
 }
 
+/// Each of so many lanes of two warps gets `each` blocks of 16 bytes, and frees them in any order.
+fn two_warps_take(ground: &Arc<Ground>, lanes: u32, each: u64) {
+    run_warps(ground, 2, lanes, move |ground, _, _| {
+        let mut blocks: Vec<_> = (0..each).filter_map(|_| ground.malloc(16)).collect();
+        assert_eq!(blocks.len() as u64, each, "there is room");
+        while !blocks.is_empty() {
+            let index = random(blocks.len() as u64);
+            ground.free(blocks.swap_remove(usize::try_from(index).expect("small")));
+        }
+    });
+}
+
 /// All of a slab is offered though a few blocks of it stay: whose units have no slot have the stripe leave these, while others draw and free.
 #[test]
 fn units_beyond_what_is_free() {
@@ -831,14 +843,7 @@ fn units_beyond_what_is_free() {
         assert_eq!(left(), slots, "all of it is offered");
         let lanes = 1 + u32::try_from(random(16)).expect("small");
         let each = (slots / 2).div_ceil(lanes.into());
-        run_warps(&ground, 2, lanes, move |ground, _, _| {
-            let mut blocks: Vec<_> = (0..each).filter_map(|_| ground.malloc(16)).collect();
-            assert_eq!(blocks.len() as u64, each, "there is room");
-            while !blocks.is_empty() {
-                let index = random(blocks.len() as u64);
-                ground.free(blocks.swap_remove(usize::try_from(index).expect("small")));
-            }
-        });
+        two_warps_take(&ground, lanes, each);
         for block in kept {
             ground.free(block);
         }
@@ -846,9 +851,9 @@ fn units_beyond_what_is_free() {
     });
 }
 
-/// A group that has too few slots, but some, comes again: to the same slab, or to another where none is left of what may still be drawn.
+/// A group that has too few slots, but some, comes again to the same slab.
 #[test]
-fn who_finds_some_slots_comes_again() {
+fn who_finds_some_slots_comes_again_to_the_same_slab() {
     /// In each word of the bitmap.
     const TAKEN: u32 = 20;
     explore(|| {
@@ -856,11 +861,11 @@ fn who_finds_some_slots_comes_again() {
         let stripe = ground.host.stripe(class_of(16));
         let mut kept = vec![ground.malloc(16).expect("an empty heap")];
         // Until there is a slab of a few words, of which one slot is in use, the highest.
-        let slots = loop {
+        let (word, slots) = loop {
             let word = stripe.look();
             let slots = ground.heap().layout().slots(word.class(), word.order());
             if slots >= 128 && word.units_left() == slots - 1 {
-                break slots;
+                break (word, slots);
             }
             kept.push(ground.malloc(16).expect("a slot"));
         };
@@ -875,6 +880,7 @@ fn who_finds_some_slots_comes_again() {
             let block = ground.malloc(16).expect("there is room");
             shared.lock().expect("lock").push(block);
         });
+        assert!(stripe.look().is_of_slab_of(word));
         for block in blocks.lock().expect("lock").drain(..) {
             ground.free(block);
         }
@@ -897,14 +903,7 @@ fn the_last_slots_lie_together() {
         }
         let lanes = 1 + u32::try_from(random(8)).expect("small");
         let each = free / (2 * u64::from(lanes));
-        run_warps(&ground, 2, lanes, move |ground, _, _| {
-            let mut blocks: Vec<_> = (0..each).filter_map(|_| ground.malloc(16)).collect();
-            assert_eq!(blocks.len() as u64, each, "there is room");
-            while !blocks.is_empty() {
-                let index = random(blocks.len() as u64);
-                ground.free(blocks.swap_remove(usize::try_from(index).expect("small")));
-            }
-        });
+        two_warps_take(&ground, lanes, each);
         for block in blocks {
             ground.free(block);
         }
