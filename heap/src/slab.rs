@@ -94,8 +94,11 @@ impl Keeper {
     }
 }
 
-/// The word of a slab that changes, by its first page; alone on its sector of 32 bytes.
-#[repr(C, align(32))]
+/// The word of a slab that changes, by its first page; alone on half a cache line.
+///
+/// What a launch frees changes the uses of one slab of each stripe and class, which begin at pages side by side if they have a page or two each: the closer these words lie, the fewer slices of L2
+/// all changes wait for (measured in `docs/experiments.md`, as of [entries](crate::entry::PageEntry)).
+#[repr(C, align(64))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
     /// Which of all stripes had the slab last, whether it [keeps](KEPT) it, and whether it is [occupied](OCCUPIED).

@@ -13,8 +13,9 @@ pub struct Stripe {
     word: DeviceAtomicU64,
 }
 
-/// A row begins at a multiple of so many words of 8 bytes: a cache line.
-pub(crate) const ROW_WORDS: u32 = 16;
+/// A row begins at a multiple of so many words of 8 bytes, four cache lines: rows of eleven lines, as the 176 classes of a large heap need, wait longer for each other
+/// (measured in `docs/experiments.md`).
+pub(crate) const ROW_WORDS: u32 = 64;
 
 impl Stripe {
     /// A stripe of `class` without a slab.

@@ -163,7 +163,7 @@ fn a_glimpse_is_small() {
     for capacity in [MIN_CAPACITY, 1 << 28, 16 << 30, 128 << 30, MAX_CAPACITY] {
         let layout = Layout::new(capacity, 132).expect("in bounds");
         assert!(
-            glimpse_bytes(&layout) <= 14 << 20,
+            glimpse_bytes(&layout) <= 18 << 20,
             "{capacity}: {}",
             glimpse_bytes(&layout)
         );

@@ -409,7 +409,7 @@ impl Judge<'_> {
             (offsets.set_words, 8 * sets * u64::from(layout.set_words())),
             (offsets.stripes, 8 * u64::from(layout.stripe_words())),
             (offsets.entries, 32 * pages),
-            (offsets.slabs, 32 * pages),
+            (offsets.slabs, 64 * pages),
             (offsets.slot_words, 4 * layout.slot_word_count()),
             (layout.churn_notes(), 128 * u64::from(layout.stripes)),
         ]
@@ -439,7 +439,7 @@ impl Judge<'_> {
             4 => self.summary(bit / 64, bit % 64),
             6 => self.stripe(byte / 8, bit % 64),
             7 => found_if(byte % 32 < 8),
-            8 => found_if(byte % 32 < 4),
+            8 => found_if(byte % 64 < 4),
             _ => Verdict::Found,
         }
     }

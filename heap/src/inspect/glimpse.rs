@@ -13,7 +13,7 @@ use super::{InspectError, Occupancy, PageUse, Snapshot};
 use crate::layout::Layout;
 use crate::slab::{INSTALLED, PUNCHED, USE};
 
-/// How much of the metadata a [`Glimpse`] needs: so many bytes from their beginning. At most 14 MiB, however
+/// How much of the metadata a [`Glimpse`] needs: so many bytes from their beginning. At most 18 MiB, however
 /// large the heap is.
 #[must_use]
 pub fn glimpse_bytes(layout: &Layout) -> u64 {

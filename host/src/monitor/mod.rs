@@ -2,7 +2,7 @@
 //! found as a small file, which `scatterheap top` shows.
 //!
 //! Kernels do nothing for it, and nobody waits for them. On a GPU a copy on a stream of its own brings the metadata to
-//! page-locked memory: at most 14 MiB, without the bitmap of the slots. Periods are made longer where copies would take more than
+//! page-locked memory: at most 18 MiB, without the bitmap of the slots. Periods are made longer where copies would take more than
 //! a [hundredth](MOST_BUSY) of the time. On the CPU, whose threads are the device, it is the time of all threads together, and all
 //! that the monitor's own thread does is counted.
 //!
