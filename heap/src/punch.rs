@@ -21,7 +21,7 @@ use crate::heap::Core;
 use crate::hints::log2;
 use crate::page_set::WORD_PAGES;
 use crate::refill::ticket_slab;
-use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, USE};
+use crate::slab::{AWAY, INSTALLED, PUNCHED, Slab, SlabState, USE};
 use crate::stripe::{AT_ONCE, Stripe, which};
 use crate::ticket::Ticket;
 use simt::atomic::{Ordering, fence};
@@ -85,6 +85,54 @@ impl Holes {
     }
 }
 
+/// What is known of a slab before it is looked through. If that is in vain it is noted, so that nobody looks again who knows no more.
+#[derive(Clone, Copy)]
+struct Sight {
+    /// How often slots of it were given to somebody. Else blocks that came since might be counted for those that went, and the slab be taken for the one that was here before.
+    given: u32,
+    /// Units that its stripe may still draw, of which nobody counts how many were.
+    left: u32,
+    /// Slots in use.
+    used: u32,
+}
+
+impl Sight {
+    /// Of a number of units or slots, which are fewer.
+    const LEFT: u64 = (1 << 24) - 1;
+
+    fn new(state: &SlabState, left: u32, used: u32) -> Self {
+        let given = state.given();
+        Self { given, left, used }
+    }
+
+    /// The note of it: how often slots were given in the upper half, then the [power](Self::power), and units left in the lowest 24 bits.
+    fn note(self) -> u64 {
+        u64::from(self.given) << 32 | u64::from(self.power()) << 24 | u64::from(self.left)
+    }
+
+    /// One more than the logarithm of the slots in use.
+    fn power(self) -> u32 {
+        log2(self.used) + 1
+    }
+
+    /// Whether a look may show more than what was noted of the one before: slots were given since, or fewer are in use than the power of two at or below what was.
+    fn may_show_more_than(self, noted: u64) -> bool {
+        noted >> 32 != u64::from(self.given)
+            || noted & Self::LEFT != u64::from(self.left)
+            || u64::from(self.power()) < noted >> 24 & 0xff
+            || noted >> 24 & 0xff == 0
+    }
+}
+
+/// What became of the listed slabs of a class that were worth punching.
+#[derive(Clone, Copy, Default)]
+struct Punched {
+    /// Pages became free, or a slab is another's or another slab by now.
+    some: bool,
+    /// One was left as it is, since lanes have units of it that are not claimed yet.
+    is_disturbed: bool,
+}
+
 impl Core {
     /// Punches slabs of a class, one class after the other from any one on, until pages became free: whether some did, or another is about to free some.
     #[inline(never)]
@@ -103,16 +151,22 @@ impl Core {
     fn punch_slabs_of(&self, class: u32, of_stripes: bool) -> bool {
         let listed = self.listed(class);
         let thinned = listed.thinned_since();
-        let may_be_listed = thinned.is_some() && listed.count() > 0;
-        let mut found = may_be_listed && self.punch_listed_slabs(class);
+        let mut punched = Punched::default();
+        if thinned.is_some() && listed.count() > 0 {
+            punched = self.punch_listed_slabs(class);
+        }
+        let mut found = punched.some;
         if (of_stripes || thinned.is_some()) && listed.holders() > 0 {
             found |= self.let_stripes_go(class);
         }
         match thinned {
             Some(thinned) if !found => {
-                listed.note_in_vain(thinned);
+                // Who has the units may wait for the caller, so it is not to come again for these; but who searches later is to look.
+                if !punched.is_disturbed {
+                    listed.note_in_vain(thinned);
+                }
                 // What was said meanwhile the caller is to look at.
-                listed.thinned_since().is_some()
+                listed.thinned_since().is_some_and(|now| now != thinned)
             }
             _ => found,
         }
@@ -120,9 +174,9 @@ impl Core {
 
     /// The same with the listed slabs of a class.
     #[inline(never)]
-    fn punch_listed_slabs(&self, class: u32) -> bool {
+    fn punch_listed_slabs(&self, class: u32) -> Punched {
         let listed = self.listed(class);
-        let mut found = false;
+        let mut punched = Punched::default();
         let mut from = 0;
         while let Some(index) = listed.next_word_itself(from) {
             time::give_turn();
@@ -131,15 +185,20 @@ impl Core {
             while word != 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 if let Some(slab) = self.slab_of_class(class, page)
-                    && self.is_worth_punching(slab, self.used_hint(page))
+                    && self.is_worth_punching(slab, 0, self.used_hint(page))
                 {
-                    found |= self.punch_listed(slab);
+                    // Before it is taken out of the set: it would come back there, and all who search would come again for it.
+                    if self.await_quiet(slab).1.are_enough(slab) {
+                        punched.some |= self.punch_listed(slab);
+                    } else {
+                        punched.is_disturbed = true;
+                    }
                 }
                 word &= word - 1;
             }
             from = index + 1;
         }
-        found
+        punched
     }
 
     /// Takes slabs that are worth it away from the stripes of a class, so that they are listed. True if one is being rewound, of which that cannot be told.
@@ -168,9 +227,9 @@ impl Core {
         if !seen.has_slab() || seen.left() < 0 || !self.is_sound(class, seen) {
             return;
         }
-        let used = self.used_hint(seen.page());
+        let (left, used) = (seen.units_left(), self.used_hint(seen.page()));
         if self.is_sparse(seen, used)
-            && self.is_worth_punching(ticket_slab(seen), used.saturating_sub(seen.units_left()))
+            && self.is_worth_punching(ticket_slab(seen), left, used.saturating_sub(left))
         {
             self.take_slab_away(stripe, seen);
         }
@@ -190,15 +249,16 @@ impl Core {
         slab.order() >= LEAST_ORDER && are_few(u32::from(self.page_shift), slab, used)
     }
 
-    /// Whether so many slots in use are few of a slab that is large enough to be punched, and it was not looked through in vain already: then it is again once its use is below the
-    /// next power of two.
+    /// What is known of a slab of which its stripe has so many units left and so many slots are in use, if these are few, it is large enough to be punched, and it was not looked through in vain already:
+    /// then it is again once slots were given, or its use is below the next power of two.
     #[inline(always)]
-    fn may_be_worth_punching(&self, slab: Slab, used: u32) -> bool {
+    fn may_be_worth_punching(&self, slab: Slab, left: u32, used: u32) -> Option<Sight> {
         if !self.are_few_in_use(slab, used) {
-            return false;
+            return None;
         }
-        let searched = self.slab_state(slab.page()).searched();
-        searched == 0 || log2(used) < log2(searched)
+        let state = self.slab_state(slab.page());
+        let sight = Sight::new(state, left, used);
+        sight.may_show_more_than(state.searched()).then_some(sight)
     }
 
     /// Says so to who searches, if a slab that is listed may have become worth punching by a change of its use: whenever that falls [below a power of two](falls_below_a_power), and when the slab is listed.
@@ -210,21 +270,21 @@ impl Core {
         }
         // Acquire: what changed the use before, as who listed the slab did, is passed on; and if the slab was looked through in vain, it was no longer ago.
         fence(Ordering::Acquire);
-        if self.may_be_worth_punching(slab, used) {
+        if self.may_be_worth_punching(slab, 0, used).is_some() {
             self.listed(slab.class()).note_thinned();
         }
     }
 
-    /// Whether enough pages of a slab are empty, of which so many slots are in use.
-    fn is_worth_punching(&self, slab: Slab, used: u32) -> bool {
-        if !self.may_be_worth_punching(slab, used) {
+    /// Whether enough pages of a slab are empty, of which its stripe has so many units left and so many slots are in use.
+    fn is_worth_punching(&self, slab: Slab, left: u32, used: u32) -> bool {
+        let Some(sight) = self.may_be_worth_punching(slab, left, used) else {
             return false;
-        }
+        };
         // What is old makes fewer holes: not for long, but who is content with it would not come again.
         let is_worth_it = self.look_through(slab, false).1.are_enough(slab)
             || self.look_through(slab, true).1.are_enough(slab);
         if !is_worth_it {
-            self.slab_state(slab.page()).note_searched(used.max(1));
+            self.slab_state(slab.page()).note_searched(sight.note());
         }
         is_worth_it
     }
@@ -300,10 +360,8 @@ impl Core {
             self.retire(slab);
             return true;
         }
-        // It was when it was seen, before others drew from it perhaps.
+        // It was when it was seen, before others drew from it perhaps. (They did, or free, so that nobody comes again for nothing.)
         if !self.are_few_in_use(slab, used) || !holes.are_enough(slab) {
-            // Not again before long, whatever disturbed us.
-            self.slab_state(slab.page()).note_searched(used);
             return false;
         }
         self.give_pages_back(slab, |page| holes.has(page));
@@ -315,7 +373,8 @@ impl Core {
         true
     }
 
-    /// The use of an owned slab, and its holes once nobody has a unit of it that is not claimed yet, and no free is half done; no holes if that takes too long.
+    /// The use of an owned slab, and its holes once nobody has a unit of it that is not claimed yet, and no free is half done; no holes if that takes too long. (Of a slab that the caller does not own it is a
+    /// guess.)
     ///
     /// Of the bits that are set each is of a block that the use counts, or of a unit that it counted and that was claimed meanwhile. So if they are as many, no unit is left to be claimed. (The use
     /// must have been read before the bits: units of it that are claimed make up for blocks that are freed.)
@@ -395,6 +454,7 @@ pub(crate) fn falls_below_a_power(before: u32, after: u32) -> bool {
 mod tests {
     use super::*;
     use crate::layout;
+    use crate::malloc::Wish;
     use crate::simulated::host_heap::HostHeap;
 
     /// Bytes of the blocks of the slab that is to be punched, and of a page.
@@ -451,7 +511,7 @@ mod tests {
         let (host, slab) = sparse();
         let core = host.heap().core();
         assert!(is_listed(&host, slab));
-        assert!(core.is_worth_punching(slab, core.used_hint(slab.page())));
+        assert!(core.is_worth_punching(slab, 0, core.used_hint(slab.page())));
         assert!(core.punch_listed(slab));
         assert!(!is_listed(&host, slab));
         // But for those with words of the bitmap.
@@ -499,13 +559,16 @@ mod tests {
                 let used = core.used_hint(slab.page());
                 assert_eq!(used as usize, blocks.len());
                 let thinned = listed.thinned_since();
-                assert!(thinned.is_some() || !core.may_be_worth_punching(slab, used));
+                let sight = core.may_be_worth_punching(slab, 0, used);
+                assert!(thinned.is_some() || sight.is_none());
                 if let Some(thinned) = thinned {
                     told += 1;
-                    if number & 1 != 0 {
-                        core.slab_state(slab.page()).note_searched(used);
+                    if let Some(sight) = sight
+                        && number & 1 != 0
+                    {
+                        core.slab_state(slab.page()).note_searched(sight.note());
                     }
-                    if number & 3 != 0 && !core.may_be_worth_punching(slab, used) {
+                    if number & 3 != 0 && core.may_be_worth_punching(slab, 0, used).is_none() {
                         listed.note_in_vain(thinned);
                     }
                 }
@@ -539,17 +602,9 @@ mod tests {
         assert!(core.punch_listed(slab));
     }
 
-    /// Whether pages of a slab are had, of which one block lives, if who listed the slab that was there before `rests` before it says so, until then.
-    fn has_pages_while_a_lister_rests(rests: bool) -> bool {
-        let (host, slab, blocks) = full();
+    /// Another slab where one was: all of it was drawn, and it is in no stripe. And its blocks.
+    fn full_again(host: &HostHeap, slab: Slab) -> (Slab, Vec<u64>) {
         let core = host.heap().core();
-        // Whose free lists the slab, all but the last change of that.
-        free(&host, blocks[0]);
-        if rests {
-            core.usage(slab.page()).fetch_add(AWAY, Ordering::Relaxed);
-        }
-        blocks[1..].iter().for_each(|&block| free(&host, block));
-        // Another slab, all of which was drawn, and in no stripe.
         let next = Slab::new(slab.page(), class::class_of(2 * BYTES), slab.order());
         assert!(core.take_exactly(next.page(), next.pages()));
         core.found_slab(next);
@@ -561,12 +616,26 @@ mod tests {
         }
         let begin = host.heap().base() + u64::from(next.page()) * PAGE;
         let block = |slot| begin + u64::from(slot * 2 * BYTES);
-        (1..slots).for_each(|slot| free(&host, block(slot)));
+        (next, (0..slots).map(block).collect())
+    }
+
+    /// Whether pages of a slab are had, of which one block lives, if who listed the slab that was there before `rests` before it says so, until then.
+    fn has_pages_while_a_lister_rests(rests: bool) -> bool {
+        let (host, slab, blocks) = full();
+        let core = host.heap().core();
+        // Whose free lists the slab, all but the last change of that.
+        free(&host, blocks[0]);
+        if rests {
+            core.usage(slab.page()).fetch_add(AWAY, Ordering::Relaxed);
+        }
+        blocks[1..].iter().for_each(|&block| free(&host, block));
+        let (next, blocks) = full_again(&host, slab);
+        blocks[1..].iter().for_each(|&block| free(&host, block));
         if rests {
             let before = core.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
             core.note_if_thinned(slab, before & USE);
         }
-        assert!(is_listed(&host, next) && core.may_be_worth_punching(next, 1));
+        assert!(is_listed(&host, next) && core.may_be_worth_punching(next, 0, 1).is_some());
         obtain(&host, 1024).is_some()
     }
 
@@ -574,6 +643,62 @@ mod tests {
     fn a_slab_is_found_though_who_listed_the_one_before_rests() {
         assert!(has_pages_while_a_lister_rests(false));
         assert!(has_pages_while_a_lister_rests(true));
+    }
+
+    #[test]
+    fn a_slab_is_found_though_who_looked_through_the_one_before_rests() {
+        let (host, slab, blocks) = full();
+        let core = host.heap().core();
+        blocks[1..].iter().for_each(|&block| free(&host, block));
+        // It is in vain, somehow, and who looks rests before it says so.
+        let sight = core.may_be_worth_punching(slab, 0, 1).expect("few live");
+        free(&host, blocks[0]);
+        let (next, blocks) = full_again(&host, slab);
+        core.slab_state(slab.page()).note_searched(sight.note());
+        blocks[1..].iter().for_each(|&block| free(&host, block));
+        assert!(is_listed(&host, next));
+        assert!(obtain(&host, 1024).is_some());
+    }
+
+    #[test]
+    fn a_slab_of_which_more_was_drawn_since_it_was_looked_through_is_looked_through_again() {
+        let (host, slab, blocks) = full();
+        // One block in each page that may be a hole lives.
+        let page = |block: u64| (block - blocks[0]) / PAGE;
+        let first_of = |page_of: u64| blocks.iter().find(|block| page(**block) == page_of);
+        let pages = 1..u64::from(slab.pages());
+        let kept: Vec<_> = pages.map(|page| *first_of(page).expect("one")).collect();
+        let others = blocks.iter().filter(|block| !kept.contains(block));
+        others.for_each(|&block| free(&host, block));
+        assert_eq!(obtain(&host, 1024), None);
+        // Some more, from the top of the listed slab, and then the others go.
+        for _ in 0..2 * kept.len() {
+            let block = obtain(&host, BYTES - 16).expect("the slab has room");
+            assert_eq!(page(block), u64::from(slab.pages()) - 1);
+        }
+        kept[..kept.len() - 1]
+            .iter()
+            .for_each(|&block| free(&host, block));
+        assert!(obtain(&host, 1024).is_some());
+    }
+
+    #[test]
+    fn a_slab_is_punched_once_who_has_a_unit_of_it_has_claimed_that() {
+        let (host, slab) = sparse();
+        let core = host.heap().core();
+        let ticket = core.scavenge(Wish::new(class::class_of(BYTES - 16), 16), 1);
+        assert_eq!(ticket.page(), slab.page());
+        // Who has it may wait for who asks.
+        assert_eq!(obtain(&host, 1024), None);
+        assert!(is_listed(&host, slab));
+        let unit = ticket.units_left() - 1;
+        let slot = unit << ticket.density();
+        assert_eq!(
+            core.claim_word(ticket, slot, 1, ticket.density())
+                .count_ones(),
+            1
+        );
+        assert!(obtain(&host, 1024).is_some());
     }
 
     #[test]

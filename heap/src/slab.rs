@@ -32,7 +32,7 @@ use crate::page_set::WORD_PAGES;
 use crate::punch::{LEAST_ORDER, falls_below_a_power};
 use crate::rewind::{are_few, is_turn, may_be_too_large, turn_of};
 use crate::stripe::Stripe;
-use simt::atomic::{DeviceAtomicU32, Ordering, fence};
+use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, fence};
 
 /// Flag in a slab's word: a stripe has it.
 pub(crate) const INSTALLED: u32 = 1 << 31;
@@ -105,10 +105,12 @@ pub struct SlabState {
     stripe: DeviceAtomicU32,
     /// Units that the stripe was offered of it last.
     offered: DeviceAtomicU32,
-    /// Slots in use when it was looked through for empty pages in vain; 0 if it was not.
-    searched: DeviceAtomicU32,
     /// How far down from its last slot groups found slots of their rows in use, in slots.
     occupied: DeviceAtomicU32,
+    /// As what it was [looked through](crate::punch) in vain for empty pages.
+    searched: DeviceAtomicU64,
+    /// How often slots of it were given to somebody, also of the slabs that began here before.
+    given: DeviceAtomicU32,
 }
 
 impl SlabState {
@@ -119,8 +121,9 @@ impl SlabState {
             usage: DeviceAtomicU32::new(0),
             stripe: DeviceAtomicU32::new(0),
             offered: DeviceAtomicU32::new(0),
-            searched: DeviceAtomicU32::new(0),
             occupied: DeviceAtomicU32::new(0),
+            searched: DeviceAtomicU64::new(0),
+            given: DeviceAtomicU32::new(0),
         }
     }
 
@@ -157,16 +160,28 @@ impl SlabState {
         self.offered.store(units, Ordering::Relaxed);
     }
 
-    /// Slots that were in use when the slab was looked through for empty pages in vain; 0 if it was not. A hint.
-    pub(crate) fn searched(&self) -> u32 {
+    /// How often slots of the slab were given to somebody, modulo 2^32. A hint.
+    pub(crate) fn given(&self) -> u32 {
+        // Relaxed: a hint.
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// Counts that slots of the slab are given to somebody: more of them may be in use than before, so what is known of it says nothing any more.
+    fn note_given(&self) {
+        // Relaxed: a hint.
+        self.given.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was noted of the slab when it was looked through for empty pages in vain. A hint.
+    pub(crate) fn searched(&self) -> u64 {
         // Relaxed: a hint.
         self.searched.load(Ordering::Relaxed)
     }
 
-    /// Notes that the slab was looked through in vain while so many slots were in use; 0 forgets it.
-    pub(crate) fn note_searched(&self, used: u32) {
-        // Relaxed: a hint.
-        self.searched.store(used, Ordering::Relaxed);
+    /// Notes as what the slab was looked through in vain.
+    pub(crate) fn note_searched(&self, seen: u64) {
+        // Relaxed: a hint, which names the slab by how often slots were given.
+        self.searched.store(seen, Ordering::Relaxed);
     }
 
     /// How far down from the slab's last slot groups found slots of their rows in use, in slots. A hint.
@@ -198,6 +213,7 @@ impl SlabState {
 
     /// Reserves `units` for the slab's stripe, whose crosser the caller is.
     pub(crate) fn reserve(&self, units: u32) {
+        self.note_given();
         // Relaxed: publishing the stripe releases it.
         self.usage.fetch_add(units, Ordering::Relaxed);
     }
@@ -432,7 +448,7 @@ impl Core {
         // Relaxed: a hint.
         state.stripe.store(last, Ordering::Relaxed);
         state.note_offered(units);
-        state.note_searched(0);
+        state.note_given();
         // Relaxed: a hint.
         state.occupied.store(0, Ordering::Relaxed);
     }
@@ -447,10 +463,10 @@ impl Core {
     /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:
     /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
+        let state = self.slab_state(slab.page());
+        state.note_given();
         // Relaxed: the slab is listed with release next.
-        let before = self
-            .usage(slab.page())
-            .fetch_add(AWAY + units, Ordering::Relaxed);
+        let before = state.usage.fetch_add(AWAY + units, Ordering::Relaxed);
         (before & USE) + units < self.slots(slab)
     }
 
@@ -581,7 +597,7 @@ impl Core {
     pub(crate) fn found_slab(&self, slab: Slab) {
         let entry = Entry::slab(slab.class(), slab.order());
         let entry = entry.marked(self.mark()).0;
-        self.slab_state(slab.page()).note_searched(0);
+        self.slab_state(slab.page()).note_given();
         // Relaxed: released when the slab is published or listed.
         let write = |page| self.entry(page).store(entry, Ordering::Relaxed);
         let end = slab.page() + slab.pages();
