@@ -347,7 +347,7 @@ impl Model<'_> {
         let content = Self::bytes(new, bytes);
         let (kept, fresh) = content.split_at(old.bytes.min(bytes) as usize);
         assert!(kept.iter().all(|byte| *byte == old.owner));
-        let zero = self.modes.contains(Hardening::ZERO) && self.modes.is_framed();
+        let zero = self.modes.contains(Hardening::ZERO);
         assert!(!zero || fresh.iter().all(|byte| *byte == 0));
         content.fill(old.owner);
         let owner = old.owner;

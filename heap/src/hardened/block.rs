@@ -50,8 +50,19 @@ impl Core {
         if zero || modes.contains(Hardening::ZERO) {
             // SAFETY: the block has that many bytes and is this thread's alone.
             unsafe { fill(user, user + bytes, 0) };
+            self.clear_beyond(slot, bytes);
         }
         user as *mut u8
+    }
+
+    /// Makes what a plain block has beyond the bytes asked for zero, if blocks are: `realloc` may add it, and nobody knows how many were asked for.
+    fn clear_beyond(&self, slot: u64, bytes: u64) {
+        let modes = self.modes();
+        if modes.contains(Hardening::ZERO) && !modes.is_framed() {
+            let end = slot + self.plain_usable_size(slot);
+            // SAFETY: the block is the caller's, and of this heap.
+            unsafe { fill((slot + bytes).min(end), end, 0) };
+        }
     }
 
     /// Makes a slot or run that was handed out a framed block.
@@ -168,13 +179,16 @@ impl Core {
             self.refuse(mark, address);
             return ptr::null_mut();
         }
+        let stay = || {
+            self.clear_beyond(address, bytes);
+            address as *mut u8
+        };
         if bytes <= usable && usable - bytes <= usable / 2 {
-            return address as *mut u8;
+            return stay();
         }
         let new = self.hardened_malloc(mark, bytes, 1, 0, false);
         if new.is_null() {
-            let stays = bytes <= usable;
-            return if stays { address as *mut u8 } else { new };
+            return if bytes <= usable { stay() } else { new };
         }
         // SAFETY: both have that many bytes; the old block dies here, as the caller promises.
         unsafe {
