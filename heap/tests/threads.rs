@@ -165,3 +165,104 @@ fn one_class_fills_the_heap_to_the_last_slot() {
         whole_heap_is_free(heap);
     }
 }
+
+/// Numbers below `count` of which some runs are chosen: long or short ones, side by side or far apart.
+fn some_runs(count: usize, state: &mut u64) -> Vec<bool> {
+    let longest = |state: &mut u64| 1 << (next(state) % 12);
+    let (gap, run) = (longest(state), longest(state));
+    let mut chosen = Vec::with_capacity(count + gap + run);
+    while chosen.len() < count {
+        let below = |most: usize, state: &mut u64| {
+            usize::try_from(next(state)).expect("64 bit") % (most + 1)
+        };
+        chosen.resize(chosen.len() + below(gap, state), false);
+        chosen.resize(chosen.len() + below(run, state), true);
+    }
+    chosen.truncate(count);
+    chosen
+}
+
+/// Asks for so many blocks, gives some back now and then, and asks for these again: all that it has in the end.
+fn take(heap: &Heap, bytes: u64, count: usize, seed: u64) -> Vec<u64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut blocks = Vec::with_capacity(count);
+    while blocks.len() < count {
+        let block = heap.malloc(bytes);
+        assert!(!block.is_null(), "block {} of {count}", blocks.len());
+        blocks.push(block as u64);
+        if next(&mut state).is_multiple_of(64) {
+            let again = usize::try_from(next(&mut state)).expect("64 bit") % blocks.len();
+            for block in blocks.drain(again.saturating_sub(20)..again) {
+                // SAFETY: it is this thread's.
+                unsafe { heap.free(block as *mut u8) };
+            }
+        }
+    }
+    blocks
+}
+
+/// Whatever lies free of a full heap is found by several threads at once, to the last slot.
+#[test]
+fn what_is_free_is_found_wherever_it_lies() {
+    for seed in 1..=24_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let bytes = [16, 64, 128, 512][usize::try_from(seed % 4).expect("small")];
+        let host = HostHeap::new(
+            16 << 20,
+            [1, 4][usize::try_from(seed / 4 % 2).expect("small")],
+            0,
+        );
+        let heap = host.heap();
+        let mut blocks: Vec<u64> = std::iter::from_fn(|| {
+            let block = heap.malloc(bytes);
+            (!block.is_null()).then_some(block as u64)
+        })
+        .collect();
+        blocks.sort_unstable();
+        let freed = some_runs(blocks.len(), &mut state);
+        let (mut kept, mut count) = (Vec::new(), 0);
+        for (block, freed) in blocks.into_iter().zip(freed) {
+            if freed {
+                // SAFETY: it is this thread's.
+                unsafe { heap.free(block as *mut u8) };
+                count += 1;
+            } else {
+                kept.push(block);
+            }
+        }
+        const THREADS: usize = 4;
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let count = count / THREADS + usize::from(thread < count % THREADS);
+                    scope.spawn(move || {
+                        simt::emulation::set_position(simt::emulation::Position {
+                            block_index: u32::try_from(thread).expect("few"),
+                            ..Default::default()
+                        });
+                        take(heap, bytes, count, seed + thread as u64)
+                    })
+                })
+                .collect();
+            let taken = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("no panic"));
+            taken.collect::<Vec<_>>()
+        });
+        assert!(
+            heap.malloc(bytes).is_null(),
+            "seed {seed}: the heap is full again"
+        );
+        kept.extend(taken);
+        kept.sort_unstable();
+        assert!(
+            kept.windows(2).all(|pair| pair[0] + bytes <= pair[1]),
+            "seed {seed}"
+        );
+        for block in kept {
+            // SAFETY: it is this thread's.
+            unsafe { heap.free(block as *mut u8) };
+        }
+        whole_heap_is_free(heap);
+    }
+}

@@ -911,6 +911,40 @@ fn the_last_slots_lie_together() {
     });
 }
 
+/// Wherever runs of slots are free in a full heap, and however long they are, warps that draw together find them.
+#[test]
+fn what_is_free_is_found_wherever_it_lies() {
+    explore(|| {
+        let ground = Ground::new(16 << 10, 1);
+        let mut blocks: Vec<_> = std::iter::from_fn(|| ground.malloc(16)).collect();
+        blocks.sort_unstable_by_key(|block| block.address);
+        let (gap, run) = (1 + random(40), 1 + random(40));
+        let (mut freed, mut until_next, mut left_of_run) = (0, random(gap + 1), 0);
+        blocks.retain(|block| {
+            if left_of_run == 0 && until_next == 0 {
+                (left_of_run, until_next) = (1 + random(run), 1 + random(gap));
+            }
+            let keep = left_of_run == 0;
+            if keep {
+                until_next -= 1;
+            } else {
+                left_of_run -= 1;
+                freed += 1;
+                ground.free(*block);
+            }
+            keep
+        });
+        let lanes = 1 + u32::try_from(random(16)).expect("small");
+        // All of them, or a few.
+        let each = (freed / (2 * u64::from(lanes))).min(1 + random(60));
+        two_warps_take(&ground, lanes, each);
+        for block in blocks {
+            ground.free(block);
+        }
+        ground.finish();
+    });
+}
+
 /// Lanes of one warp draw from an empty slab, from one with blocks, and with alignments of their own.
 #[test]
 fn rows_beside_spread_units() {
