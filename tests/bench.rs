@@ -401,6 +401,48 @@ fn a_test_without_anything_to_measure_is_noted() {
     assert!(errors.contains("error: nothing was measured"), "{errors}");
 }
 
+/// The results of an earlier run stay where a later one measures nothing.
+#[test]
+fn nothing_measured_replaces_nothing() {
+    let output = directory("bench-nothing");
+    std::fs::create_dir_all(&output).expect("the directory is writable");
+    let files = ["latest.csv", "latest.json", "ratios.svg", "page.html"];
+    for name in files {
+        std::fs::write(output.join(name), "of before").expect("the directory is writable");
+    }
+    let page = output.join("page.html");
+    let options = [
+        "--output",
+        output.to_str().expect("UTF-8"),
+        "--report",
+        page.to_str().expect("UTF-8"),
+    ];
+    let ended = bench(&[&["resources", "--quick"], &options[..], &SMALL].concat());
+    let errors = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("error: nothing was measured"), "{errors}");
+    for name in files {
+        let left = std::fs::read_to_string(output.join(name)).expect("it is still there");
+        assert_eq!(left, "of before", "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_is_refused_makes_no_directory() {
+    let output = directory("bench-refused");
+    let options = ["--quick", "--output", output.to_str().expect("UTF-8")];
+    for refused in [
+        &["--allocator", "other", "--device", "cpu"][..],
+        &["--device", "cuda:99"],
+        &["--device", "cpu", "--heap", "1MiB"],
+    ] {
+        let ended = bench(&[&options[..], refused].concat());
+        let errors = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{refused:?}: {errors}");
+        assert!(!output.exists(), "{refused:?}");
+    }
+}
+
 #[test]
 fn stripes_are_chosen_and_told() {
     let options = [

@@ -78,7 +78,12 @@ impl fmt::Display for Failure {
     }
 }
 
-pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
+/// Measures. `prepare` is called when it is known that what was asked for can be measured, and before that is done.
+pub fn run(
+    common: &Common,
+    arguments: &Arguments,
+    prepare: impl FnOnce() -> Result<()>,
+) -> Result<Measured> {
     let device = common.open_device()?;
     let plan = plan(common, arguments, &device)?;
     let workers = workers(&device, arguments)?;
@@ -91,6 +96,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<Measured> {
         .stripes(plan.stripes)
         .create(plan.heap_bytes)?;
     module::load(&device)?;
+    prepare()?;
     let machine = Machine::new(&device);
     let progress = Progress::new(common, "");
     let stop = stop_by_signal()?;

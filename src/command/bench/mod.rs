@@ -107,13 +107,7 @@ fn test_parser() -> impl TypedValueParser<Value = Test> {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
-    if let Some(directory) = &arguments.output {
-        files::prepare(directory)?;
-    }
-    if let Some(page) = &arguments.report {
-        page_file::prepare(page)?;
-    }
-    let measured = measure::run(common, arguments)?;
+    let measured = measure::run(common, arguments, || prepare(arguments))?;
     note_what_is_missing(&measured, arguments);
     // What was measured is not lost if a file cannot be written.
     let printed = if common.json {
@@ -121,15 +115,33 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     } else {
         print(&report::text(&measured))
     };
+    conclude(write(&measured, arguments).and(printed), judge(&measured))
+}
+
+/// Finds out before anything is measured whether the files can be written.
+fn prepare(arguments: &Arguments) -> Result<()> {
+    if let Some(directory) = &arguments.output {
+        files::prepare(directory)?;
+    }
+    arguments
+        .report
+        .as_deref()
+        .map_or(Ok(()), page_file::prepare)
+}
+
+/// Writes the files that were asked for. Nothing takes the place of what an earlier run measured.
+fn write(measured: &Measured, arguments: &Arguments) -> Result<()> {
+    if measured.rows.is_empty() {
+        return Ok(());
+    }
     let written = match &arguments.output {
-        Some(directory) => files::write(&measured, directory),
+        Some(directory) => files::write(measured, directory),
         None => Ok(()),
     };
-    let written = written.and(match &arguments.report {
-        Some(page) => page_file::write_run(page, &files::Document::new(&measured)),
+    written.and(match &arguments.report {
+        Some(page) => page_file::write_run(page, &files::Document::new(measured)),
         None => Ok(()),
-    });
-    conclude(written.and(printed), judge(&measured))
+    })
 }
 
 /// Says which tests have no row.
