@@ -527,6 +527,25 @@ fn bad_options_are_refused() {
     refused_saying(&["info", "--nonsense"], "--nonsense");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_do_not_start_are_one_line() {
+    for (subcommand, threads) in [("litmus", "a thread"), ("stress", "2 threads")] {
+        let mut command = command(&[subcommand, "--device", "cpu:2"]);
+        // More than there are addresses.
+        let output = command
+            .env("RUST_MIN_STACK", (1_u64 << 50).to_string())
+            .output();
+        let output = output.expect("the command starts");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let words = format!("error: the system failed to start {threads} (");
+        assert!(errors.starts_with(&words), "{errors}");
+        assert!(errors.contains("use fewer threads"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
 #[test]
 fn heaps_that_cannot_be_are_refused() {
     for subcommand in ["stress", "occupancy", "check"] {

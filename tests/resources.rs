@@ -174,6 +174,26 @@ fn a_case_that_cannot_be_measured_fails_if_it_is_of_the_default_resource() {
     }
 }
 
+/// The first threads start and wait for those that do not, which is told, and nobody waits for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_do_not_start_are_one_line() {
+    // Each thread asks for 256 MiB of the 1 GiB of addresses that the process may have.
+    let script = r#"ulimit -v 1048576; exec timeout 60 "$0" resources "$@""#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_scatterheap")]);
+    shell.args(["one_mib", "--quick", "--device", "cpu"]);
+    shell.args(["--resource", "system_malloc", "--threads", "16"]);
+    shell.env("RUST_MIN_STACK", (256 << 20).to_string());
+    let output = shell.output().expect("there is a shell");
+    let errors = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let note = "one_mib, system_malloc, 16 threads: the system failed to start 16 threads (";
+    assert!(errors.starts_with(note), "{errors}");
+    assert!(errors.contains("): use fewer threads"), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+}
+
 #[test]
 fn bad_input_is_one_line() {
     for (arguments, part) in [

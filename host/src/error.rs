@@ -252,12 +252,47 @@ pub enum Error {
         /// The driver's error.
         message: String,
     },
+    /// A call of the system failed, where no driver has a part in it.
+    #[error("the system failed to {action} ({message}): {advice}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's error.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The system started no more threads.
+    #[error("the system failed to start {} ({message}): use fewer threads, or raise the limits of processes and memory", threads(*.asked))]
+    Threads {
+        /// Threads asked for.
+        asked: usize,
+        /// The system's error.
+        message: String,
+    },
     /// A heap's metadata make no sense.
     #[error("the heap's metadata cannot be read: {0}")]
     Inspect(#[from] heap_core::inspect::InspectError),
     /// A snapshot could not be saved or loaded.
     #[error(transparent)]
     Snapshot(#[from] crate::snapshot::SnapshotError),
+}
+
+impl Error {
+    /// What the system said when so many threads were to start, as an error.
+    pub fn threads<E: ToString>(asked: usize) -> impl Fn(E) -> Self {
+        move |error| Self::Threads {
+            asked,
+            message: error.to_string(),
+        }
+    }
+}
+
+fn threads(asked: usize) -> String {
+    match asked {
+        1 => "a thread".into(),
+        _ => format!("{asked} threads"),
+    }
 }
 
 fn counted(devices: u32) -> String {

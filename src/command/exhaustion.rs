@@ -49,7 +49,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     };
     let report = {
         let progress = Progress::new(common, "exhaustion");
-        let watchdog = Watchdog::new("exhaustion", arguments.limit);
+        let watchdog = Watchdog::new("exhaustion", arguments.limit)?;
         let mut show = |done, total| {
             watchdog.step();
             progress.show(done, total);

@@ -85,7 +85,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let mut reports = Vec::new();
     for variant in variants {
         let progress = Progress::new(common, variant.name());
-        let watchdog = Watchdog::new(variant.name(), arguments.limit);
+        let watchdog = Watchdog::new(variant.name(), arguments.limit)?;
         let mut show = |done, total| {
             watchdog.step();
             progress.show(done, total);

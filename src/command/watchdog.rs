@@ -1,9 +1,11 @@
 //! Ends the process when the device does not answer: a launch that hangs cannot be stopped otherwise.
 
 use super::output::note;
+use anyhow::Result;
+use scatterheap::Error;
 use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{JoinHandle, spawn};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// The exit code after a launch that hung.
@@ -17,10 +19,10 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Begins to wait: `seconds` for each step.
-    pub fn new(what: &'static str, seconds: u64) -> Self {
+    pub fn new(what: &'static str, seconds: u64) -> Result<Self> {
         let (steps, done) = channel::<()>();
         let limit = Duration::from_secs(seconds);
-        let thread = spawn(move || {
+        let wait = move || {
             loop {
                 match done.recv_timeout(limit) {
                     Ok(()) => {}
@@ -33,11 +35,12 @@ impl Watchdog {
                     }
                 }
             }
-        });
-        Self {
+        };
+        let thread = Builder::new().spawn(wait).map_err(Error::threads(1))?;
+        Ok(Self {
             steps: Some(steps),
             thread: Some(thread),
-        }
+        })
     }
 
     /// A step was done, and the next begins.

@@ -4,6 +4,7 @@
 use std::io::{PipeReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Bytes kept of the end.
@@ -22,11 +23,11 @@ pub(super) struct Output {
 
 impl Output {
     /// Reads a pipe until all its writers are gone.
-    pub fn drain(mut pipe: PipeReader) -> Self {
+    pub fn drain(mut pipe: PipeReader) -> std::io::Result<Self> {
         let end = Arc::new(Mutex::new(Vec::new()));
         let (reading, all_read) = channel();
         let kept = Arc::clone(&end);
-        std::thread::spawn(move || {
+        Builder::new().spawn(move || {
             let _reading: std::sync::mpsc::Sender<()> = reading;
             let mut piece = [0; KEPT];
             while let Ok(count @ 1..) = pipe.read(&mut piece) {
@@ -35,8 +36,8 @@ impl Output {
                 let excess = kept.len().saturating_sub(KEPT);
                 kept.drain(..excess);
             }
-        });
-        Self { end, all_read }
+        })?;
+        Ok(Self { end, all_read })
     }
 
     /// The last line with anything on it.
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn much_output_is_drained_and_its_end_is_kept() {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
-        let output = Output::drain(reader);
+        let output = Output::drain(reader).expect("a thread starts");
         for _ in 0..1000 {
             writer.write_all(&[b'.'; 1000]).expect("somebody reads");
         }

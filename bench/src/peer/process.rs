@@ -45,13 +45,14 @@ impl Process {
             .stdout(writer)
             .stderr(also)
             .process_group(0);
+        let output = Output::drain(reader).map_err(Error::system("start a thread"))?;
         let child = command.spawn().map_err(Error::system("start a process"))?;
         // The command holds the worker's ends of the pipe and of the socket.
         drop(command);
         let mut process = Self {
             child,
             channel: BufReader::new(mine),
-            output: Output::drain(reader),
+            output,
             timeout,
             gone: false,
         };

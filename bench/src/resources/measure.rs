@@ -4,9 +4,10 @@ use super::scenario::Scenario;
 use super::subjects::{Made, Subject};
 use super::worker::{Found, Worker};
 use crate::{Error, Result};
-use scatterheap_host::Device;
 use scatterheap_host::resource::{MemoryResource, Result as Done};
-use std::sync::Barrier;
+use scatterheap_host::{Device, Error as HostError};
+use std::sync::{Barrier, OnceLock};
+use std::thread::{self, Builder};
 use std::time::Duration;
 
 /// Pairs that all threads together must have done in the timed rounds, so that a figure means something.
@@ -26,11 +27,17 @@ struct Run<'a> {
     resource: &'a dyn MemoryResource,
     scenario: &'a Scenario,
     limit: Duration,
-    barrier: &'a Barrier,
+    /// Whether all threads are there, once that is known.
+    complete: OnceLock<bool>,
+    barrier: Barrier,
 }
 
-/// What a thread does. Also one that failed comes to every barrier.
+/// What a thread does; nothing if others could not start, who would be waited for. Also one that failed comes to every
+/// barrier.
 fn run_thread(run: &Run<'_>) -> Done<Found> {
+    if !run.complete.wait() {
+        return Ok(Found::default());
+    }
     let mut worker = Worker::new(run.resource, run.scenario);
     for part in [Worker::warm_up, Worker::time, Worker::observe] {
         run.barrier.wait();
@@ -44,13 +51,31 @@ fn run_thread(run: &Run<'_>) -> Done<Found> {
     worker?.finish()
 }
 
+/// Runs so many threads, or none.
+fn run_threads(run: &Run<'_>, count: usize) -> Result<Vec<Found>> {
+    thread::scope(|scope| {
+        let start = |_| Builder::new().spawn_scoped(scope, || run_thread(run));
+        let threads = (0..count).map(start).collect::<std::io::Result<Vec<_>>>();
+        // Nobody else sets it.
+        let _set = run.complete.set(threads.is_ok());
+        let found = threads
+            .map_err(HostError::threads(count))?
+            .into_iter()
+            .map(|thread| match thread.join() {
+                Ok(found) => found,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+        Ok(found.collect::<Done<Vec<_>>>()?)
+    })
+}
+
 /// Runs a scenario with so many threads, each with a stream of its own. The untimed round, the timed rounds and the
 /// round after them may take `limit` each, the first one longer if that makes it whole.
 ///
 /// # Errors
 ///
 /// If the resource cannot be made, does anything but refuse for want of memory, or is too slow for a
-/// figure.
+/// figure, or if the system does not start that many threads.
 pub fn measure(
     device: &Device,
     subject: &Subject,
@@ -65,18 +90,10 @@ pub fn measure(
         resource: &*resource,
         scenario,
         limit,
-        barrier: &Barrier::new(threads),
+        complete: OnceLock::new(),
+        barrier: Barrier::new(threads),
     };
-    let found = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads)
-            .map(|_| scope.spawn(|| run_thread(&run)))
-            .collect();
-        let found = threads.into_iter().map(|thread| match thread.join() {
-            Ok(found) => found,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        found.collect::<Done<Vec<_>>>()
-    })?;
+    let found = run_threads(&run, threads)?;
     let peak = match reserved {
         Some(pool) => pool.statistics()?.reserved_high,
         None => device.usage().peak_bytes - before,

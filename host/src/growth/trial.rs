@@ -4,7 +4,7 @@
 //! that ends by itself is launched once, all over the device, and the outcome is believed.
 
 use crate::device::{Device, Grid};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use kernels::growth::{Probe, TryMapping, TryMappingArguments};
 use simt::atomic::Ordering;
 use std::thread;
@@ -44,7 +44,8 @@ pub(crate) fn maps_beside_kernels(device: &Device) -> Result<bool> {
         Ok(())
     };
     thread::scope(|scope| {
-        let mapping = scope.spawn(map);
+        let mapping = thread::Builder::new().spawn_scoped(scope, map);
+        let mapping = mapping.map_err(Error::threads(1))?;
         // SAFETY: the probe and the addresses are reserved for this kernel, and it ends first.
         unsafe { device.launch::<TryMapping>(grid(device), &arguments)? };
         device.synchronize()?;

@@ -53,10 +53,7 @@ impl Watcher {
         let thread = Builder::new()
             .name("scatterheap-growth".into())
             .spawn(serve)
-            .map_err(|error| Error::Driver {
-                action: "start a thread",
-                message: error.to_string(),
-            })?;
+            .map_err(Error::threads(1))?;
         Ok(Self {
             wake: Some(wake),
             thread: Some(thread),

@@ -121,10 +121,7 @@ impl Heap {
         let thread = Builder::new()
             .name("scatterheap-monitor".into())
             .spawn(move || watcher.run(&stopped))
-            .map_err(|error| Error::Driver {
-                action: "start a thread",
-                message: error.to_string(),
-            })?;
+            .map_err(Error::threads(1))?;
         Ok(Monitor {
             stop: Some(stop),
             thread: Some(thread),

@@ -113,10 +113,7 @@ impl Cpu {
             .num_threads(self.threads as usize)
             .thread_name(|index| format!("scatterheap-{index}"))
             .build()
-            .map_err(|error| Error::Driver {
-                action: "start threads",
-                message: error.to_string(),
-            })?;
+            .map_err(Error::threads(self.threads as usize))?;
         Ok(self.pool.get_or_init(|| pool))
     }
 

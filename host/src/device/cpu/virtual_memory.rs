@@ -164,9 +164,10 @@ mod system {
     }
 
     fn failed(action: &'static str) -> impl Fn(Errno) -> Error {
-        move |errno| Error::Driver {
+        move |errno| Error::System {
             action,
             message: errno.to_string(),
+            advice: "use a smaller heap, or raise the process's limits of memory and of its mappings",
         }
     }
 
@@ -184,9 +185,10 @@ mod system {
     pub struct Memory;
 
     fn unsupported() -> Error {
-        Error::Driver {
+        Error::System {
             action: "reserve addresses",
             message: "the CPU device does so on Linux only".into(),
+            advice: "use a heap that does not grow",
         }
     }
 
