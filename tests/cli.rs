@@ -207,6 +207,26 @@ fn stress_has_one_json_document() {
     }
 }
 
+/// A workload that cannot be run does not take with it what others found.
+#[test]
+fn workloads_that_are_done_are_told_where_a_later_one_fails() {
+    let options = ["stress", "uniform", "misuse", "--threads", "64"];
+    let arguments = [&options[..], &["--harden", "trap"], &SMALL].concat();
+    let output = run(&arguments);
+    let (told, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(told.contains("uniform") && told.contains("ok"), "{told}");
+    assert!(errors.contains("leave out the mode `trap`"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let output = run(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["reports"][0]["workload"], "uniform");
+    assert_eq!(document["reports"].as_array().map(Vec::len), Some(1));
+    assert_eq!(document["reports"][0]["passed"], true);
+    assert_eq!(document["passed"], false);
+}
+
 #[test]
 fn sizes_and_threads_are_as_asked() {
     let options = [

@@ -88,3 +88,61 @@ fn a_link_to_what_is_not_there_yet_stays_and_is_written_through() {
     assert!(link.is_symlink());
     assert_eq!(names(directory.path()), ["page.html", "target.html"]);
 }
+
+/// A trace of two calls in a file of this name.
+fn trace(path: &Path) {
+    let calls = "thread,operation,id,size,alignment\n0,malloc,1,100,16\n0,free,1,,\n";
+    fs::write(path, calls).expect("writable");
+}
+
+/// `/dev/full` takes nothing, and cannot be tried out before.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_found_is_told_where_its_file_finds_no_room() {
+    let directory = scratch();
+    let calls = directory.path().join("calls.csv");
+    trace(&calls);
+    let small = ["--device", "cpu:2", "--heap", "8MiB"];
+    let resources = "one_mib --quick --threads 1 --resource system_malloc --output /dev/full";
+    for (subcommand, arguments, words) in [
+        (
+            "stress",
+            "uniform --threads 64 --report /dev/full",
+            "uniform",
+        ),
+        (
+            "replay",
+            "calls.csv --copies 2 --report /dev/full",
+            "2 copies",
+        ),
+        (
+            "live-cost",
+            "--runs 1 --milliseconds 1 --threads 64 --output /dev/full",
+            "watching costs",
+        ),
+        ("resources", resources, "one_mib"),
+    ] {
+        for json in [None, Some("--json")] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+            command.current_dir(directory.path()).arg(subcommand);
+            command.args(arguments.split(' ')).args(small).args(json);
+            let output = command.output().expect("the command starts");
+            let (told, errors) = (
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr),
+            );
+            assert_eq!(output.status.code(), Some(1), "{subcommand}: {errors}");
+            let last = errors.lines().last().expect("a line");
+            assert!(
+                last.starts_with("error: ") && last.contains("/dev/full"),
+                "{errors}"
+            );
+            match json {
+                None => assert!(told.contains(words), "{subcommand}: {told}"),
+                Some(_) => {
+                    serde_json::from_str::<serde_json::Value>(&told).expect("a document");
+                }
+            }
+        }
+    }
+}

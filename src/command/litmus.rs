@@ -67,6 +67,28 @@ struct Document<'a> {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
+    // A device that is lost does not tell later.
+    let described = DeviceDescription::new(&device)?;
+    let mut reports = Vec::new();
+    let ended = run_all(common, arguments, &device, &mut reports);
+    if reports.is_empty() {
+        return ended;
+    }
+    let told = if common.json {
+        print_json(&document(described, &reports, ended.is_ok()))
+    } else {
+        print(&text(&device, &reports))
+    };
+    conclude(ended.and(told), judge(&reports))
+}
+
+/// Runs one variant after the other. The reports are of those that were finished.
+fn run_all(
+    common: &Common,
+    arguments: &Arguments,
+    device: &Device,
+    reports: &mut Vec<Report>,
+) -> Result<()> {
     let usual = if device.is_gpu() {
         GPU_TRIES
     } else {
@@ -82,7 +104,6 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     } else {
         &arguments.variants
     };
-    let mut reports = Vec::new();
     for variant in variants {
         let progress = Progress::new(common, variant.name());
         let watchdog = Watchdog::new(variant.name(), arguments.limit)?;
@@ -90,29 +111,25 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
             watchdog.step();
             progress.show(done, total);
         };
-        reports.push(litmus::run(&device, *variant, &settings, &mut show)?);
+        reports.push(litmus::run(device, *variant, &settings, &mut show)?);
     }
-    let told = if common.json {
-        document(&device, &reports).and_then(|document| print_json(&document))
-    } else {
-        print(&text(&device, &reports))
-    };
-    conclude(told, judge(&reports))
+    Ok(())
 }
 
-fn document<'a>(device: &Device, reports: &'a [Report]) -> Result<Document<'a>> {
+/// A run that ended early has not passed, whatever was finished.
+fn document(device: DeviceDescription, reports: &[Report], is_whole: bool) -> Document<'_> {
     let judged = reports.iter().map(|report| Judged {
         passed: report.passed(),
         report,
     });
-    Ok(Document {
+    Document {
         command: "litmus",
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("SCATTERHEAP_COMMIT"),
-        device: DeviceDescription::new(device)?,
-        passed: reports.iter().all(Report::passed),
+        device,
+        passed: is_whole && reports.iter().all(Report::passed),
         reports: judged.collect(),
-    })
+    }
 }
 
 fn judge(reports: &[Report]) -> Result<()> {

@@ -174,15 +174,21 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn report(common: &Common, arguments: &Arguments, heap: &Heap, content: &Content) -> Result<()> {
-    if let Some(path) = &arguments.output {
-        let text = csv(heap, content);
-        file::replace(path, |file| file.write_all(text.as_bytes()))
-            .with_context(|| cannot_write(path))?;
-    }
-    if common.json {
-        return print_json(&Document::new("live-cost", heap, content)?);
-    }
-    print(&text(heap, content))
+    let printed = if common.json {
+        Document::new("live-cost", heap, content).and_then(|document| print_json(&document))
+    } else {
+        print(&text(heap, content))
+    };
+    let written = match &arguments.output {
+        Some(path) => write(path, &csv(heap, content)),
+        None => Ok(()),
+    };
+    // What was measured is not lost if the file cannot be written.
+    written.and(printed)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    file::replace(path, |file| file.write_all(text.as_bytes())).with_context(|| cannot_write(path))
 }
 
 fn cannot_write(path: &Path) -> String {

@@ -3,10 +3,10 @@
 use super::Common;
 use super::heap::HeapArguments;
 use super::live::LiveArguments;
-use super::output::{conclude, count, note, occupancy_table, print, print_json, rate, table};
+use super::output::{conclude, count, note, occupancy_table, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
-use super::session::{Document, Judged};
+use super::session::{DeviceDescription, Document, Judged};
 use anyhow::{Result, bail};
 use scatterheap::Heap;
 use scatterheap::replay::{self, Report, Settings};
@@ -117,6 +117,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let live = arguments
         .live
         .watch(std::slice::from_ref(&heap), "replay")?;
+    // A device that is lost does not tell later.
+    let device = DeviceDescription::new(&device)?;
     let mut report = {
         let progress = Progress::new(common, "replay");
         let mut show = |done, total| {
@@ -125,35 +127,33 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         };
         replay::run(&heap, &trace, &settings, &mut show)?
     };
-    if arguments.latencies || arguments.report.is_wanted() {
+    let timed = if arguments.latencies || arguments.report.is_wanted() {
         live.say(|| "times calls".into());
-        time_calls(common, &heap, &trace, &settings, &mut report)?;
-    }
-    let told = tell(common, arguments, &heap, &described, &report);
-    conclude(told, judge(&report))
+        time_calls(common, &heap, &trace, &settings, &mut report)
+    } else {
+        Ok(())
+    };
+    let told = arguments.report.tell(
+        common,
+        || text(&heap, &described, &report),
+        || {
+            let content = Content::of(&described, &report, timed.is_ok());
+            Ok(Document::on("replay", device, &heap, content))
+        },
+    );
+    conclude(timed.and(told), judge(&report))
 }
 
-fn tell(
-    common: &Common,
-    arguments: &Arguments,
-    heap: &Heap,
-    trace: &TraceDescription,
-    report: &Report,
-) -> Result<()> {
-    if common.json || arguments.report.is_wanted() {
+impl<'a> Content<'a> {
+    /// What the replay that times calls found wrong, or that it failed, counts too.
+    fn of(trace: &'a TraceDescription, report: &'a Report, is_timed: bool) -> Self {
         let passed = report.passed();
-        let content = Content {
-            passed,
+        Self {
+            passed: passed && is_timed,
             trace,
             reports: [Judged { passed, report }],
-        };
-        let document = Document::new("replay", heap, content)?;
-        arguments.report.write(&document)?;
-        if common.json {
-            return print_json(&document);
         }
     }
-    print(&text(heap, trace, report))
 }
 
 /// An error if the replay found something wrong.
@@ -170,7 +170,7 @@ fn judge(report: &Report) -> Result<()> {
     bail!("the replay found something wrong")
 }
 
-/// Replays again with clocks. What that replay found wrong counts too.
+/// Replays again with clocks.
 fn time_calls(
     common: &Common,
     heap: &Heap,

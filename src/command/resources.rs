@@ -10,7 +10,7 @@ use scatterheap_bench::resources::{
     transformer, write_all, write_rows,
 };
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const HELP: &str = "\
@@ -85,6 +85,8 @@ struct Measured {
     missing: Vec<String>,
     /// What the device has too little memory for, which is nobody's failure.
     left_out: Vec<String>,
+    /// Why the table could not be written when it was last tried.
+    unwritten: Option<anyhow::Error>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
@@ -102,46 +104,20 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         None => Vec::new(),
     };
     let device = common.open_device()?;
-    let measured = measure_all(&device, &scenarios, &others, arguments)?;
+    let subjects = chosen_subjects(&device, arguments)?;
+    let mut measured = Measured::default();
+    let ended = measured.add_all(&device, &subjects, &scenarios, &others, arguments);
     let failed = failures(&measured);
     let left_out = left_out(&measured.left_out);
     let rows = beside(measured.rows, &others);
-    let told = if common.json {
+    // What was measured is not lost if the table cannot be written.
+    let printed = if common.json {
         print_json(&rows)
     } else {
         print(&(text(&rows) + &left_out + &verdicts(&judge(&rows))))
     };
-    conclude(told, failed)
-}
-
-/// Measures one case after the other.
-fn measure_all(
-    device: &Device,
-    scenarios: &[Scenario],
-    others: &[Row],
-    arguments: &Arguments,
-) -> Result<Measured> {
-    let subjects = chosen_subjects(device, arguments)?;
-    let mut measured = Measured::default();
-    for scenario in scenarios {
-        for threads in &arguments.threads {
-            if let Some(reason) = lacks_room(device, scenario, *threads)? {
-                note(&reason);
-                measured.left_out.push(reason);
-                continue;
-            }
-            for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
-                measured.add(device, subject, scenario, (*threads, arguments.seconds));
-                // What was found is not lost if a later case hangs; and what was before is not, if nothing was.
-                if let Some(path) = &arguments.output
-                    && !measured.rows.is_empty()
-                {
-                    write_rows(&beside(measured.rows.clone(), others), path)?;
-                }
-            }
-        }
-    }
-    Ok(measured)
+    let written = measured.unwritten.map_or(Ok(()), Err);
+    conclude(written.and(printed), ended.and(failed))
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -214,6 +190,42 @@ fn lacks_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<Opti
 }
 
 impl Measured {
+    /// Measures one case after the other.
+    fn add_all(
+        &mut self,
+        device: &Device,
+        subjects: &[Subject],
+        scenarios: &[Scenario],
+        others: &[Row],
+        arguments: &Arguments,
+    ) -> Result<()> {
+        for scenario in scenarios {
+            for threads in &arguments.threads {
+                if let Some(reason) = lacks_room(device, scenario, *threads)? {
+                    note(&reason);
+                    self.left_out.push(reason);
+                    continue;
+                }
+                for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
+                    self.add(device, subject, scenario, (*threads, arguments.seconds));
+                    // What was found is not lost if a later case hangs.
+                    if let Some(path) = &arguments.output {
+                        self.write(others, path);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all rows so far; what was before is not lost if nothing was found. What cannot be written now may be later.
+    fn write(&mut self, others: &[Row], path: &Path) {
+        if !self.rows.is_empty() {
+            let written = write_rows(&beside(self.rows.clone(), others), path);
+            self.unwritten = written.err().map(anyhow::Error::from);
+        }
+    }
+
     /// Measures one case; a failure is a note, so that the others are still measured.
     fn add(
         &mut self,
@@ -315,6 +327,7 @@ fn failures(measured: &Measured) -> Result<()> {
         rows,
         missing,
         left_out,
+        ..
     } = measured;
     if !missing.is_empty() {
         bail!(

@@ -134,14 +134,20 @@ pub struct Document<T> {
 impl<T: Serialize> Document<T> {
     /// What `command` found out with a heap.
     pub fn new(command: &'static str, heap: &Heap, content: T) -> Result<Self> {
-        Ok(Self {
+        let device = DeviceDescription::new(heap.device())?;
+        Ok(Self::on(command, device, heap, content))
+    }
+
+    /// The same with the device as it was described before.
+    pub fn on(command: &'static str, device: DeviceDescription, heap: &Heap, content: T) -> Self {
+        Self {
             command,
             version: env!("CARGO_PKG_VERSION"),
             machine: Machine::new(heap.device()),
-            device: DeviceDescription::new(heap.device())?,
+            device,
             heap: HeapDescription::new(heap.layout(), heap.capacity(), heap.hardening()),
             content,
-        })
+        }
     }
 }
 

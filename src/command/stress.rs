@@ -1,11 +1,11 @@
 //! `scatterheap stress`: tries a heap hard and verifies everything.
 
 use super::heap::HeapArguments;
-use super::live::LiveArguments;
-use super::output::{conclude, count, note, occupancy_table, print, print_json, rate, table};
+use super::live::{Live, LiveArguments};
+use super::output::{conclude, count, note, occupancy_table, rate, table};
 use super::progress::Progress;
 use super::report::ReportArguments;
-use super::session::{Document, Judged};
+use super::session::{DeviceDescription, Document, Judged};
 use super::sizes::SizeArguments;
 use super::{Common, workload_parser};
 use anyhow::{Result, bail};
@@ -93,40 +93,55 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let live = arguments
         .live
         .watch(std::slice::from_ref(&heap), "stress")?;
+    // A device that is lost does not tell later.
+    let described = DeviceDescription::new(&device)?;
     let mut reports = Vec::new();
+    let ended = run_all(common, arguments, &heap, &live, &mut reports);
+    if reports.is_empty() {
+        return ended;
+    }
+    let told = arguments.report.tell(
+        common,
+        || text(&heap, &reports),
+        || {
+            let content = Content::of(&reports, ended.is_ok());
+            Ok(Document::on("stress", described, &heap, content))
+        },
+    );
+    conclude(ended.and(told), judge(&reports))
+}
+
+/// Runs one workload after the other. The reports are of those that were finished.
+fn run_all(
+    common: &Common,
+    arguments: &Arguments,
+    heap: &Heap,
+    live: &Live,
+    reports: &mut Vec<Report>,
+) -> Result<()> {
     for workload in arguments.workloads() {
-        let settings = arguments.settings(common, workload, &heap);
+        let settings = arguments.settings(common, workload, heap);
         let progress = Progress::new(common, workload.name());
         live.say(|| workload.to_string());
         let mut show = |done, total| {
             live.say(|| format!("{workload}, {done} of {total}"));
             progress.show(done, total);
         };
-        reports.push(stress::run(&heap, workload, &settings, &mut show)?);
+        reports.push(stress::run(heap, workload, &settings, &mut show)?);
         heap.reset()?;
     }
-    conclude(tell(common, arguments, &heap, &reports), judge(&reports))
-}
-
-fn tell(common: &Common, arguments: &Arguments, heap: &Heap, reports: &[Report]) -> Result<()> {
-    if common.json || arguments.report.is_wanted() {
-        let document = Document::new("stress", heap, Content::of(reports))?;
-        arguments.report.write(&document)?;
-        if common.json {
-            return print_json(&document);
-        }
-    }
-    print(&text(heap, reports))
+    Ok(())
 }
 
 impl<'a> Content<'a> {
-    fn of(reports: &'a [Report]) -> Self {
+    /// A run that ended early has not passed, whatever was finished.
+    fn of(reports: &'a [Report], is_whole: bool) -> Self {
         let judge = |report: &'a Report| Judged {
             passed: report.passed(),
             report,
         };
         Self {
-            passed: reports.iter().all(Report::passed),
+            passed: is_whole && reports.iter().all(Report::passed),
             reports: reports.iter().map(judge).collect(),
         }
     }

@@ -1,9 +1,11 @@
 //! The options of runs that can make a page of themselves.
 
 use super::page_file;
+use crate::command::Common;
+use crate::command::output::{print, print_json};
 use anyhow::Result;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Moments where a page is asked for and nothing else is said.
 const USUAL_MOMENTS: u32 = 64;
@@ -37,11 +39,27 @@ impl ReportArguments {
         self.report.as_deref().map_or(Ok(()), page_file::prepare)
     }
 
-    /// Writes the page of a run, if it is asked for.
-    pub fn write(&self, document: &impl Serialize) -> Result<()> {
-        match &self.report {
-            Some(path) => page_file::write_run(path, document),
-            None => Ok(()),
+    /// Prints a run as it is asked for, and writes its page. What was found is not lost if the page cannot be written.
+    pub fn tell<Document: Serialize>(
+        &self,
+        common: &Common,
+        text: impl FnOnce() -> String,
+        document: impl FnOnce() -> Result<Document>,
+    ) -> Result<()> {
+        let page = self.report.as_deref();
+        if common.json {
+            let document = document()?;
+            let printed = print_json(&document);
+            return written(page, &document).and(printed);
         }
+        let printed = print(&text());
+        if page.is_none() {
+            return printed;
+        }
+        written(page, &document()?).and(printed)
     }
+}
+
+fn written(page: Option<&Path>, document: &impl Serialize) -> Result<()> {
+    page.map_or(Ok(()), |page| page_file::write_run(page, document))
 }
