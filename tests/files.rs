@@ -2,7 +2,9 @@
 
 #![cfg(unix)]
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -95,6 +97,14 @@ fn trace(path: &Path) {
     fs::write(path, calls).expect("writable");
 }
 
+fn run(arguments: &[impl AsRef<OsStr>]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scatterheap"));
+    command
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
 /// `/dev/full` takes nothing, and cannot be tried out before.
 #[cfg(target_os = "linux")]
 #[test]
@@ -145,4 +155,49 @@ fn what_was_found_is_told_where_its_file_finds_no_room() {
             }
         }
     }
+}
+
+/// A name need not be UTF-8; a document, which is, has what can be shown of it.
+#[test]
+fn names_that_are_not_utf_8_are_no_error() {
+    let directory = scratch();
+    let path = |name: &[u8]| directory.path().join(OsStr::from_bytes(name));
+    let (calls, page, plots) = (
+        path(b"calls\xff.csv"),
+        path(b"page\xff.html"),
+        path(b"plots\xff"),
+    );
+    trace(&calls);
+    let (table, json) = (table(), OsStr::new("--json"));
+    let words = |words: &'static str| words.split(' ').map(OsStr::new);
+    let replay = words("--device cpu:2 --heap 8MiB --copies 1 --json --report");
+    for arguments in [
+        [OsStr::new("replay"), calls.as_os_str()]
+            .into_iter()
+            .chain(replay)
+            .chain([page.as_os_str()])
+            .collect::<Vec<_>>(),
+        vec![
+            OsStr::new("report"),
+            OsStr::new(&table),
+            OsStr::new("-o"),
+            page.as_os_str(),
+            json,
+        ],
+        vec![
+            OsStr::new("plot"),
+            OsStr::new(&table),
+            OsStr::new("--output"),
+            plots.as_os_str(),
+            json,
+        ],
+    ] {
+        let output = run(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        let document = String::from_utf8(output.stdout).expect("UTF-8");
+        serde_json::from_str::<serde_json::Value>(&document).expect("a document");
+        assert!(document.contains('\u{fffd}'), "{document}");
+    }
+    assert!(page.is_file() && plots.is_dir());
 }

@@ -42,7 +42,7 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct Document {
     command: &'static str,
-    plots: Vec<PathBuf>,
+    plots: Vec<String>,
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
@@ -61,12 +61,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         );
     }
     let plots = plot::write_all(&pictures, &arguments.output)?;
+    // Names need not be UTF-8, as JSON is.
+    let plots = plots.iter().map(|path| path.display().to_string());
+    let plots: Vec<_> = plots.collect();
     if common.json {
         return print_json(&Document {
             command: "plot",
             plots,
         });
     }
-    let lines = plots.iter().map(|path| format!("{}\n", path.display()));
-    print(&lines.collect::<String>())
+    print(&(plots.join("\n") + "\n"))
 }

@@ -13,7 +13,7 @@ use scatterheap::replay::{self, Report, Settings};
 use scatterheap::size::Bytes;
 use scatterheap_trace::{Summary, Trace};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 A trace is a CSV file with the columns thread,operation,id,size,alignment, or the compact form that
@@ -67,7 +67,7 @@ pub struct Arguments {
 /// Figures of the trace, as it is in the file.
 #[derive(Serialize)]
 struct TraceDescription {
-    path: PathBuf,
+    path: String,
     operations: u64,
     mallocs: u64,
     reallocs: u64,
@@ -79,9 +79,10 @@ struct TraceDescription {
 }
 
 impl TraceDescription {
-    fn new(path: PathBuf, summary: &Summary) -> Self {
+    fn new(path: &Path, summary: &Summary) -> Self {
         Self {
-            path,
+            // Names need not be UTF-8, as JSON is.
+            path: path.display().to_string(),
             operations: summary.operations,
             mallocs: summary.mallocs,
             reallocs: summary.reallocs,
@@ -104,7 +105,7 @@ struct Content<'a> {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     arguments.report.prepare()?;
     let trace = Trace::read(&arguments.trace)?;
-    let described = TraceDescription::new(arguments.trace.clone(), &trace.summary());
+    let described = TraceDescription::new(&arguments.trace, &trace.summary());
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
     let settings = Settings {
@@ -208,7 +209,7 @@ fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
     let capacity = Bytes(heap.capacity());
     let summary = format!(
         "{}: {} operations ({} malloc, {} realloc, {} free) of {} threads, at peak {} blocks of {}",
-        trace.path.display(),
+        trace.path,
         count(trace.operations),
         count(trace.mallocs),
         count(trace.reallocs),

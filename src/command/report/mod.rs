@@ -50,7 +50,7 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct Document {
     command: &'static str,
-    report: PathBuf,
+    report: String,
     bytes: usize,
 }
 
@@ -59,12 +59,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let documents = arguments.runs.iter().map(|path| document::read(path));
     let runs = run::join(documents.collect::<Result<Vec<_>>>()?);
     let bytes = page_file::write(&arguments.output, &runs, arguments.title.as_deref())?;
+    // Names need not be UTF-8, as JSON is.
+    let report = arguments.output.display().to_string();
     if common.json {
         return print_json(&Document {
             command: "report",
-            report: arguments.output.clone(),
+            report,
             bytes,
         });
     }
-    print(&format!("{}\n", arguments.output.display()))
+    print(&(report + "\n"))
 }
