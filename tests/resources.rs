@@ -201,6 +201,7 @@ fn bad_input_is_one_line() {
         (&["--resource", "cuda"][..], "choose from scatterheap"),
         (&["--transformer", "/nowhere.csv"][..], "cannot be read"),
         (&["--with", "/nowhere.csv"][..], "cannot be read"),
+        (&["--output", "/nowhere/rows.csv"][..], "cannot be written"),
         (&["--seconds", "0"][..], "seconds from"),
         (&["--threads", "0"][..], "0"),
     ] {

@@ -57,20 +57,31 @@ impl Totals {
     /// Everything that was wrong. NULL is not.
     #[must_use]
     pub fn errors(&self) -> u64 {
-        self.corrupt + self.misplaced + self.leaked + self.refused + self.violations
+        let kinds = [
+            self.corrupt,
+            self.misplaced,
+            self.leaked,
+            self.refused,
+            self.violations,
+        ];
+        kinds.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Adds another run's.
+    /// Adds another run's. Counts that become too large stay at the largest.
     pub fn add(&mut self, other: &Self) {
-        self.pairs += other.pairs;
-        self.bytes += other.bytes;
         self.seconds += other.seconds;
-        self.nulls += other.nulls;
-        self.corrupt += other.corrupt;
-        self.misplaced += other.misplaced;
-        self.leaked += other.leaked;
-        self.refused += other.refused;
-        self.violations += other.violations;
+        for (count, more) in [
+            (&mut self.pairs, other.pairs),
+            (&mut self.bytes, other.bytes),
+            (&mut self.nulls, other.nulls),
+            (&mut self.corrupt, other.corrupt),
+            (&mut self.misplaced, other.misplaced),
+            (&mut self.leaked, other.leaked),
+            (&mut self.refused, other.refused),
+            (&mut self.violations, other.violations),
+        ] {
+            *count = count.saturating_add(more);
+        }
     }
 }
 
@@ -220,5 +231,29 @@ impl<'a> Bath<'a> {
             self.totals.violations += u64::from(!takes_whole_heap(heap)?);
         }
         Ok(self.totals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_become_too_large_stay_there() {
+        let mut all = Totals {
+            pairs: u64::MAX,
+            corrupt: u64::MAX,
+            ..Totals::default()
+        };
+        let run = Totals {
+            pairs: 1,
+            leaked: 1,
+            ..Totals::default()
+        };
+        all.add(&run);
+        assert_eq!(
+            (all.pairs, all.leaked, all.errors()),
+            (u64::MAX, 1, u64::MAX)
+        );
     }
 }

@@ -7,7 +7,7 @@ use scatterheap::Device;
 use scatterheap::size::Bytes;
 use scatterheap_bench::resources::{
     Row, Scenario, Subject, Verdict, beside, judge, measure, read_rows, scenarios, subjects,
-    transformer, write_all, write_rows,
+    transformer, try_rows, write_all, write_rows,
 };
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -105,6 +105,9 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     };
     let device = common.open_device()?;
     let subjects = chosen_subjects(&device, arguments)?;
+    if let Some(path) = &arguments.output {
+        try_rows(path)?;
+    }
     let mut measured = Measured::default();
     let ended = measured.add_all(&device, &subjects, &scenarios, &others, arguments);
     let failed = failures(&measured);

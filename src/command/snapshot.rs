@@ -5,8 +5,10 @@ use super::filling::{FillArguments, Filling};
 use super::output::{count, print, print_json};
 use super::session::Document;
 use anyhow::Result;
+use scatterheap::SnapshotError;
 use scatterheap::size::Bytes;
 use scatterheap::stress::Workload;
+use scatterheap_trace::file;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -41,6 +43,10 @@ struct Content {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    file::try_out(&arguments.output).map_err(|source| SnapshotError::Write {
+        path: arguments.output.clone(),
+        source,
+    })?;
     let filling = arguments.fill.fill(common)?;
     let Filling { heap, snapshot, .. } = &filling;
     snapshot.save(&arguments.output)?;

@@ -69,9 +69,12 @@ struct Content {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
     let mut runs = record::read(arguments.record.as_deref(), &device)?;
-    let done: u64 = runs.iter().map(|run| run.totals.pairs).sum();
+    // A record may say anything.
+    let pairs = runs.iter().map(|run| run.totals.pairs);
+    let done = pairs.fold(0, u64::saturating_add);
     let mut recorded = Ok(());
     if done < arguments.pairs {
+        record::try_out(arguments.record.as_deref())?;
         let heaps = build(common, arguments, &device)?;
         let usual = if device.is_gpu() { 1 << 18 } else { 1 << 12 };
         let settings = Settings {

@@ -15,7 +15,7 @@ mod targets;
 mod worker;
 
 pub use measure::{Figure, measure};
-pub use row::{Row, beside, read_rows, write_rows};
+pub use row::{Row, beside, read_rows, try_rows, write_rows};
 pub use scenario::{Operation, Scenario, write_all};
 pub use scenarios::{TRANSFORMER, scenarios, transformer};
 pub use subjects::{Subject, subjects};

@@ -41,12 +41,23 @@ pub fn write_rows(rows: &[Row], path: &Path) -> Result<()> {
         rows.iter().try_for_each(|row| table.serialize(row))?;
         table.flush()
     };
-    file::replace(path, write).map_err(|error| {
-        Error::Scenario(format!(
-            "{} cannot be written ({error}): choose another place",
-            path.display()
-        ))
-    })
+    file::replace(path, write).map_err(|error| unwritable(path, &error))
+}
+
+/// Finds out whether a table can be written, before what is in it is measured.
+///
+/// # Errors
+///
+/// If it cannot.
+pub fn try_rows(path: &Path) -> Result<()> {
+    file::try_out(path).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    Error::Scenario(format!(
+        "{} cannot be written ({error}): choose another place",
+        path.display()
+    ))
 }
 
 /// Reads a table.

@@ -1,11 +1,12 @@
 //! Records of runs, a line of JSON each, that add up.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use scatterheap::soak::{Settings, Totals};
 use scatterheap::{Device, Heap};
+use scatterheap_trace::file;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// A run.
@@ -63,7 +64,11 @@ pub fn read(file: Option<&Path>, device: &Device) -> Result<Vec<Run>> {
     };
     let mut runs = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let run: Run = serde_json::from_str(line).with_context(|| {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let run = serde_json::from_str(line).map_err(|error| anyhow!(reason(&error)));
+        let run: Run = run.with_context(|| {
             let (file, line) = (file.display(), index + 1);
             format!("{file} was to be a record of runs, but line {line} is none: remove it, or use another file")
         })?;
@@ -74,16 +79,106 @@ pub fn read(file: Option<&Path>, device: &Device) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// What is wrong with a line, without its place, which would be that in the line alone.
+fn reason(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = error.to_string();
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}
+
+/// Finds out before a run whether it can be recorded; nothing is left of that.
+pub fn try_out(file: Option<&Path>) -> Result<()> {
+    let Some(path) = file else {
+        return Ok(());
+    };
+    let opened = match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => file::try_out(path),
+        opened => opened.map(drop),
+    };
+    opened.map_err(|error| refusal(path, &error))
+}
+
 /// Appends a run.
 pub fn append(file: Option<&Path>, run: &Run) -> Result<()> {
     let Some(file) = file else {
         return Ok(());
     };
     let line = serde_json::to_string(run)? + "\n";
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(file)
-        .and_then(|mut record| record.write_all(line.as_bytes()))
-        .with_context(|| format!("cannot append to {}", file.display()))
+    append_line(file, &line).map_err(|error| refusal(file, &error))
+}
+
+fn append_line(file: &Path, line: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut record = options.create(true).read(true).append(true).open(file)?;
+    let before = if is_unended(&mut record)? { "\n" } else { "" };
+    record.write_all(format!("{before}{line}").as_bytes())
+}
+
+/// Whether the last line has no end, as editors leave it.
+fn is_unended(record: &mut File) -> io::Result<bool> {
+    if record.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    record.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    record.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+fn refusal(file: &Path, error: &io::Error) -> anyhow::Error {
+    let file = file.display();
+    anyhow!("cannot append to {file} ({error}): choose another file for --record")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(pairs: u64) -> Run {
+        Run {
+            commit: commit(),
+            device: Device::cpu().to_string(),
+            ended: String::new(),
+            heaps: 1,
+            heap_bytes: 1 << 20,
+            threads: 1,
+            seed: 1,
+            totals: Totals {
+                pairs,
+                ..Totals::default()
+            },
+        }
+    }
+
+    fn pairs(file: &Path) -> Result<Vec<u64>> {
+        let runs = read(Some(file), &Device::cpu())?;
+        Ok(runs.iter().map(|run| run.totals.pairs).collect())
+    }
+
+    #[test]
+    fn a_record_that_was_edited_is_gone_on_with() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("record");
+        try_out(Some(&file)).expect("writable");
+        assert!(!file.exists());
+        append(Some(&file), &run(1)).expect("writable");
+        let text = fs::read_to_string(&file).expect("readable");
+        fs::write(&file, format!("\n{}", text.trim_end())).expect("writable");
+        append(Some(&file), &run(2)).expect("writable");
+        append(Some(&file), &run(3)).expect("writable");
+        assert_eq!(pairs(&file).expect("a record"), [1, 2, 3]);
+        let text = fs::read_to_string(&file).expect("readable");
+        assert_eq!(text.lines().count(), 4, "{text}");
+    }
+
+    #[test]
+    fn a_line_that_is_no_run_is_told_by_its_place_in_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("record");
+        fs::write(&file, "\n{\"ended\": 1}\n").expect("writable");
+        let error = format!("{:#}", pairs(&file).expect_err("no run"));
+        assert!(error.contains("but line 2 is none"), "{error}");
+        assert!(error.contains(": invalid type"), "{error}");
+        assert!(!error.contains("line 1"), "{error}");
+    }
 }
