@@ -543,6 +543,7 @@ fn bad_options_are_refused() {
     refused_saying(&["replay", "trace", "--copies", "0"], "--copies");
     refused_saying(&["replay", "trace", "--windows", "0"], "--windows");
     refused_saying(&["replay"], "<TRACE>");
+    refused_saying(&["live-cost", "--runs", "2147483648"], "--runs");
     refused_saying(&["nonsense"], "nonsense");
     refused_saying(&["info", "--nonsense"], "--nonsense");
 }

@@ -33,7 +33,7 @@ Examples:
 #[command(after_help = HELP)]
 pub struct Arguments {
     /// Runs of each kind
-    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
     /// Milliseconds that a run takes, about
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
