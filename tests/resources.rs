@@ -220,9 +220,11 @@ fn bad_input_is_one_line() {
 fn what_does_not_fit_is_left_out_and_told() {
     let directory = tempfile::tempdir().expect("a directory");
     let trace = directory.path().join("huge.csv");
-    let bytes = 1_u64 << 50;
-    let lines = format!("thread,operation,id,bytes\n0,a,0,{bytes}\n0,f,0,{bytes}\n");
-    std::fs::write(&trace, lines).expect("written");
+    let write = |bytes: u64| {
+        let lines = format!("thread,operation,id,bytes\n0,a,0,{bytes}\n0,f,0,{bytes}\n");
+        std::fs::write(&trace, lines).expect("written");
+    };
+    write(1 << 50);
     let run = |scenarios: &[&str]| {
         let trace = trace.to_str().expect("text");
         let quick = ["--quick", "--device", "cpu", "--seconds", "0.05"];
@@ -237,5 +239,10 @@ fn what_does_not_fit_is_left_out_and_told() {
     let output = run(&["transformer"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let reason = "nothing was measured, as the device has too little memory: ";
+    assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    // What more than that needs is no number.
+    write(u64::MAX);
+    let output = run(&["transformer"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains(reason), "{}", stderr(&output));
 }

@@ -176,7 +176,10 @@ fn check_names(what: &str, asked: &[String], known: &[&str]) -> Result<()> {
 
 /// In words that the device has too little memory for a scenario, if so.
 fn lacks_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<Option<String>> {
-    let needed = scenario.capacity.max(scenario.peak() / 10 * 13) * u64::from(threads);
+    let of_a_thread = scenario
+        .capacity
+        .max((scenario.peak() / 10).saturating_mul(13));
+    let needed = of_a_thread.saturating_mul(threads.into());
     let free = device.memory_info()?.free;
     let threads = match threads {
         1 => "1 thread".to_owned(),

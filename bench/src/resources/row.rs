@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 use scatterheap_trace::file;
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -60,21 +61,45 @@ fn unwritable(path: &Path, error: &io::Error) -> Error {
     ))
 }
 
+/// The columns.
+const HEAD: [&str; 5] = ["scenario", "resource", "threads", "metric", "value"];
+
 /// Reads a table.
 ///
 /// # Errors
 ///
-/// If the file is none.
+/// If the file is none, or has a value that no figure has.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
-    let read = || -> std::result::Result<Vec<Row>, csv::Error> {
-        csv::Reader::from_path(path)?.deserialize().collect()
-    };
-    read().map_err(|error| {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string());
+    text.and_then(|text| parse(&text)).map_err(|problem| {
         Error::Scenario(format!(
-            "{} cannot be read ({error}): name a table of scenario,resource,threads,metric,value",
-            path.display()
+            "{} cannot be read ({problem}): name a table of {}",
+            path.display(),
+            HEAD.join(",")
         ))
     })
+}
+
+fn parse(text: &str) -> std::result::Result<Vec<Row>, String> {
+    let mut table = csv::Reader::from_reader(text.as_bytes());
+    let head = table.headers().map_err(|error| error.to_string())?;
+    // Without rows nobody else would look.
+    if let Some(missing) = HEAD
+        .iter()
+        .find(|name| !head.iter().any(|one| one == **name))
+    {
+        return Err(format!("there is no column `{missing}`"));
+    }
+    let mut rows = Vec::new();
+    for row in table.deserialize() {
+        let row: Row = row.map_err(|error| error.to_string())?;
+        if !row.value.is_finite() || row.value < 0.0 {
+            let Row { metric, value, .. } = row;
+            return Err(format!("row {}: `{metric}` is {value}", rows.len() + 1));
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// Rows of one table and of another one beside it. Of a case that both have the other one's are taken.
@@ -110,8 +135,28 @@ mod tests {
         let both = beside(vec![row("driver", 1, 1.0), row("driver", 2, 2.0)], &read);
         assert_eq!(both[0], row("driver", 2, 2.0));
         assert_eq!(both[1..], others);
-        std::fs::write(&path, "what\nelse\n").expect("written");
-        let error = read_rows(&path).expect_err("no table").to_string();
-        assert!(error.contains("name a table of"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_table_of_figures_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("rows.csv");
+        let refused = |path: &Path| {
+            let error = read_rows(path).expect_err("no table").to_string();
+            assert!(error.starts_with(&path.display().to_string()), "{error}");
+            assert!(error.contains("name a table of"), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        };
+        refused(directory.path());
+        for text in ["", "what\nelse\n", "scenario,resource,threads,metric\n"] {
+            fs::write(&path, text).expect("written");
+            refused(&path);
+        }
+        for value in ["NaN", "inf", "-inf", "-1", "1e999", "x"] {
+            let head = HEAD.join(",");
+            let text = format!("{head}\nlarge,torch,1,ns_per_pair,{value}\n");
+            fs::write(&path, text).expect("written");
+            refused(&path);
+        }
     }
 }

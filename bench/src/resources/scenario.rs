@@ -132,6 +132,9 @@ fn write_list(scenarios: &[Scenario], file: &mut dyn Write) -> io::Result<()> {
     list.flush()
 }
 
+/// What to give where there is no trace.
+const ADVICE: &str = "name a trace of thread,operation,id,bytes";
+
 /// Reads operations; `place` is where they come from.
 ///
 /// # Errors
@@ -141,10 +144,16 @@ pub fn read(reader: impl Read, place: &str) -> Result<Vec<Operation>> {
     parse(reader).map_err(|problem| Error::Scenario(format!("{place}: {problem}")))
 }
 
-fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
+fn parse(mut reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
+    // As a whole, as a table of what cannot be read is one without rows.
+    let mut text = String::new();
+    reader
+        .read_to_string(&mut text)
+        .map_err(|error| format!("cannot be read ({error}): {ADVICE}"))?;
+    let mut live: u64 = 0;
     let mut slots: Vec<Option<u64>> = Vec::new();
     let mut operations = Vec::new();
-    for row in csv::Reader::from_reader(reader).deserialize() {
+    for row in csv::Reader::from_reader(text.as_bytes()).deserialize() {
         let row: Row = row.map_err(|error| error.to_string())?;
         let number = operations.len() + 2;
         let slot = row.id as usize;
@@ -166,13 +175,23 @@ fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
                 "line {number}: the operation is not `a` of a free id with at least one byte, or `f` of a live one with its bytes"
             ));
         }
+        let allocates = row.operation == 'a';
+        let now = if allocates {
+            live.checked_add(row.bytes)
+        } else {
+            live.checked_sub(row.bytes)
+        };
+        live = now.ok_or_else(|| {
+            format!("line {number}: 2^64 bytes and more would be live: use smaller blocks")
+        })?;
         operations.push(Operation {
-            allocates: row.operation == 'a',
+            allocates,
             slot: row.id,
             bytes: row.bytes,
         });
     }
     match slots.iter().flatten().count() {
+        0 if operations.is_empty() => Err(format!("there is no operation: {ADVICE}")),
         0 => Ok(operations),
         left => Err(format!(
             "{left} blocks are live after the last line: free them there"
@@ -223,9 +242,14 @@ mod tests {
             "0,x,0,1",
             "0,a,99999999,1",
             "what",
+            "",
+            "0,a,0,18446744073709551615\n0,a,1,1\n0,f,0,18446744073709551615\n0,f,1,1",
         ] {
             let text = format!("thread,operation,id,bytes\n{rows}\n");
             assert!(parse(text.as_bytes()).is_err(), "{rows}");
         }
+        let directory = std::fs::File::open(".").expect("there is one");
+        let error = read(directory, "here").expect_err("no file").to_string();
+        assert!(error.starts_with("here: cannot be read ("), "{error}");
     }
 }
