@@ -36,6 +36,10 @@ fn scenarios_are_written_for_other_programs() {
             "transformer"
         ]
     );
+    let output = scatterheap(&["--quick", "--json", "--write-scenarios", name]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["directory"], name);
+    assert_eq!(document["scenarios"], serde_json::json!(names));
     for name in names {
         let text = std::fs::read_to_string(path.join(format!("{name}.csv"))).expect("written");
         assert!(

@@ -9,6 +9,7 @@ use scatterheap_bench::resources::{
     Row, Scenario, Subject, Verdict, beside, judge, measure, read_rows, scenarios, subjects,
     transformer, try_rows, write_all, write_rows,
 };
+use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,6 +78,14 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
+/// Which scenarios were written, and where.
+#[derive(Serialize)]
+struct Written {
+    command: &'static str,
+    directory: String,
+    scenarios: Vec<&'static str>,
+}
+
 /// What was measured.
 #[derive(Default)]
 struct Measured {
@@ -93,11 +102,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let scenarios = chosen_scenarios(common, arguments)?;
     if let Some(directory) = &arguments.write_scenarios {
         write_all(&scenarios, directory)?;
-        return print(&format!(
-            "{} scenarios in {}\n",
-            scenarios.len(),
-            directory.display()
-        ));
+        return tell_written(common, &scenarios, directory);
     }
     let others = match &arguments.with {
         Some(path) => read_rows(path)?,
@@ -121,6 +126,18 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     };
     let written = measured.unwritten.map_or(Ok(()), Err);
     conclude(written.and(printed), ended.and(failed))
+}
+
+fn tell_written(common: &Common, scenarios: &[Scenario], directory: &Path) -> Result<()> {
+    let (count, directory) = (scenarios.len(), directory.display().to_string());
+    if !common.json {
+        return print(&format!("{count} scenarios in {directory}\n"));
+    }
+    print_json(&Written {
+        command: "resources",
+        directory,
+        scenarios: scenarios.iter().map(|scenario| scenario.name).collect(),
+    })
 }
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
