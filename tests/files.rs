@@ -201,3 +201,32 @@ fn names_that_are_not_utf_8_are_no_error() {
     }
     assert!(page.is_file() && plots.is_dir());
 }
+
+#[test]
+fn what_a_run_reads_or_writes_is_not_written_over() {
+    let directory = scratch();
+    let path = |name: &str| text(&directory.path().join(name));
+    let (calls, rows, link) = (path("calls.csv"), path("rows.csv"), path("link"));
+    trace(Path::new(&calls));
+    fs::copy(table(), &rows).expect("writable");
+    symlink("rows.csv", &link).expect("linked");
+    let (results, page) = (path("results"), path("results/latest.json"));
+    let before = [&calls, &rows].map(|file| fs::read(file).expect("readable"));
+    let scenarios = ["resources", "--transformer", &calls, "--output", &calls];
+    for arguments in [
+        vec!["replay", &calls, "--report", &calls],
+        vec!["report", &rows, "--output", &rows],
+        vec!["report", &rows, "--output", &link],
+        vec!["bench", "--quick", "--output", &results, "--report", &page],
+        scenarios.to_vec(),
+    ] {
+        let output = run(&arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("choose another file"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{arguments:?}: {errors}");
+    }
+    let after = [&calls, &rows].map(|file| fs::read(file).expect("readable"));
+    assert!(before == after);
+    assert_eq!(names(directory.path()), ["calls.csv", "link", "rows.csv"]);
+}

@@ -1,5 +1,6 @@
 //! What can be asked on the command line; each subcommand has a file.
 
+mod apart;
 mod bench;
 mod check;
 mod exhaustion;

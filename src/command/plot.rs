@@ -1,6 +1,7 @@
 //! `scatterheap plot`: draws plots from tables of the benchmark.
 
 use super::Common;
+use super::apart::keep_apart;
 use super::output::{print, print_json};
 use super::unused::Unused;
 use anyhow::{Result, bail};
@@ -47,6 +48,9 @@ struct Document {
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let tables = &arguments.tables;
+    for file in plot::files(&arguments.output) {
+        keep_apart("--output", &file, tables)?;
+    }
     let rows = tables.iter().map(|table| plot::read(table));
     let joined = plot::merge(rows.collect::<plot::Result<Vec<_>>>()?);
     let names = tables.iter().map(|table| table.display().to_string());

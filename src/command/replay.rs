@@ -103,6 +103,8 @@ struct Content<'a> {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    let inputs = std::slice::from_ref(&arguments.trace);
+    arguments.report.keep_apart(inputs)?;
     arguments.report.prepare()?;
     let trace = Trace::read(&arguments.trace)?;
     let described = TraceDescription::new(&arguments.trace, &trace.summary());

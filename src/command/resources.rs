@@ -1,6 +1,7 @@
 //! `scatterheap resources`: measures memory resources of the host side by side.
 
 use super::Common;
+use super::apart::keep_apart;
 use super::output::{conclude, note, print, print_json, table};
 use anyhow::{Context, Result, bail};
 use scatterheap::Device;
@@ -99,6 +100,10 @@ struct Measured {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    if let Some(path) = &arguments.output {
+        // The table of others may be gone on with: their rows are in what takes its place.
+        keep_apart("--output", path, arguments.transformer.as_slice())?;
+    }
     let scenarios = chosen_scenarios(common, arguments)?;
     if let Some(directory) = &arguments.write_scenarios {
         write_all(&scenarios, directory)?;

@@ -81,6 +81,11 @@ fn is_xml(character: char) -> bool {
     }
 }
 
+/// The files in a directory that [`write_all`] may write or remove.
+pub fn files(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    PLOTS.iter().map(|(name, _)| directory.join(name))
+}
+
 /// Writes plots into a directory, which is made if need be, and gives the files' paths. Plots of an earlier run that
 /// would stand beside them are removed.
 ///

@@ -42,6 +42,12 @@ impl<'a> Document<'a> {
     }
 }
 
+/// The files in a directory that are written or removed.
+pub fn all(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let tables = [TABLE, DOCUMENT].map(|name| directory.join(name));
+    tables.into_iter().chain(plot::files(directory))
+}
+
 /// Makes the directory for what is written, and tries to write there, before anything is measured.
 pub fn prepare(directory: &Path) -> Result<()> {
     let path = directory.display();

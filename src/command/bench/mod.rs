@@ -8,6 +8,7 @@ mod table;
 mod watch;
 
 use super::Common;
+use super::apart::keep_apart;
 use super::output::{conclude, note, print, print_json};
 use super::report::page_file;
 use anyhow::{Result, bail};
@@ -107,6 +108,7 @@ fn test_parser() -> impl TypedValueParser<Value = Test> {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    keep_files_apart(arguments)?;
     let measured = measure::run(common, arguments, || prepare(arguments))?;
     note_what_is_missing(&measured, arguments);
     // What was measured is not lost if a file cannot be written.
@@ -116,6 +118,19 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         print(&report::text(&measured))
     };
     conclude(write(&measured, arguments).and(printed), judge(&measured))
+}
+
+/// Refuses files that would take each other's place, or that of a plug-in.
+fn keep_files_apart(arguments: &Arguments) -> Result<()> {
+    let mut others = arguments.peer.clone();
+    for file in arguments.output.iter().flat_map(|path| files::all(path)) {
+        keep_apart("--output", &file, &arguments.peer)?;
+        others.push(file);
+    }
+    match &arguments.report {
+        Some(page) => keep_apart("--report", page, &others),
+        None => Ok(()),
+    }
 }
 
 /// Finds out before anything is measured whether the files can be written.

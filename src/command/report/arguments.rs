@@ -2,6 +2,7 @@
 
 use super::page_file;
 use crate::command::Common;
+use crate::command::apart::keep_apart;
 use crate::command::output::{print, print_json};
 use anyhow::Result;
 use serde::Serialize;
@@ -32,6 +33,14 @@ impl ReportArguments {
     pub fn moments(&self) -> u32 {
         let usual = if self.is_wanted() { USUAL_MOMENTS } else { 0 };
         self.moments.unwrap_or(usual)
+    }
+
+    /// Refuses a page in the place of a file that the run reads.
+    pub fn keep_apart(&self, inputs: &[PathBuf]) -> Result<()> {
+        match &self.report {
+            Some(page) => keep_apart("--report", page, inputs),
+            None => Ok(()),
+        }
     }
 
     /// Finds out before the run whether the page can be written.

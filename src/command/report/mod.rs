@@ -12,6 +12,7 @@ mod run;
 pub use arguments::ReportArguments;
 
 use super::Common;
+use super::apart::keep_apart;
 use super::output::{print, print_json};
 use super::unused::Unused;
 use anyhow::Result;
@@ -55,6 +56,7 @@ struct Document {
 }
 
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
+    keep_apart("--output", &arguments.output, &arguments.runs)?;
     page_file::prepare(&arguments.output)?;
     let documents = arguments.runs.iter().map(|path| document::read(path));
     let runs = run::join(documents.collect::<Result<Vec<_>>>()?);
