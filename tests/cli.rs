@@ -619,6 +619,11 @@ fn traces_that_make_no_sense_are_refused() {
     replay(&file("bad-line.csv", bad.as_bytes()), "line 2");
     let bad = format!("{header}0,free,1,,\n");
     replay(&file("bad-free.csv", bad.as_bytes()), "line 2");
+    // A terminal would obey that.
+    let bad = format!("{header}0,\x1b[31mmalloc,1,1,16\n");
+    let line = refused(&["replay", &file("escape.csv", bad.as_bytes())]);
+    assert!(line.contains("\\u{1b}[31m"), "{line}");
+    assert!(!line.contains('\x1b'), "{line}");
     let trace = shipped_trace();
     let options = [
         "replay",

@@ -45,7 +45,20 @@ pub fn conclude(told: Result<()>, judged: Result<()>) -> Result<()> {
 /// Prints a line on stderr.
 pub fn note(line: &str) {
     // An error here has nobody to go to.
-    let _written = writeln!(std::io::stderr(), "{line}");
+    let _written = writeln!(std::io::stderr(), "{}", harmless(line));
+}
+
+/// Text whose control characters a terminal shows and does not obey: it may come from any file.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() && character != '\n' {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 /// An error and what caused it in one line: `what: cause: cause of that`. A cause that was told already is left out, as most
@@ -63,10 +76,10 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Puts the lines of a message into one.
+/// Puts the lines of a message into one that is harmless to a terminal.
 pub fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
+    harmless(&lines.collect::<Vec<_>>().join(" "))
 }
 
 /// A table with a line under its head; the first column is aligned left, the others right.
@@ -187,6 +200,13 @@ mod tests {
         ] {
             assert_eq!(with_causes(&error), text);
         }
+    }
+
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(one_line("a\u{1b}[31mb\tc\rd"), "a\\u{1b}[31mb\\tc\\rd");
+        assert_eq!(one_line("a\u{9b}é\0"), "a\\u{9b}é\\u{0}");
+        assert_eq!(harmless("one\ntwo\u{7}"), "one\ntwo\\u{7}");
     }
 
     #[test]
