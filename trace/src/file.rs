@@ -138,13 +138,7 @@ fn directory_of(file: &Path) -> &Path {
 /// An empty file in the same directory, which is removed unless it takes the file's place. It has the file's permissions and
 /// owner, or else those that any new file gets.
 fn beside(file: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".scatterheap-");
-    #[cfg(unix)]
-    let usual = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    #[cfg(unix)]
-    builder.permissions(usual);
-    let new = builder.tempfile_in(directory_of(file))?;
+    let new = new_in(directory_of(file))?;
     // What may not be written is not replaced either, though its directory would allow it.
     match OpenOptions::new().append(true).open(file) {
         Ok(old) => {
@@ -158,6 +152,20 @@ fn beside(file: &Path) -> io::Result<NamedTempFile> {
         Err(error) => return Err(error),
     }
     Ok(new)
+}
+
+/// A new file, with the permissions that any has.
+fn new_in(directory: &Path) -> io::Result<NamedTempFile> {
+    // Its name, which nobody asked for, is in what `make_in` says. The system's own words are kept.
+    let mut refused = None;
+    let make = |path: &Path| {
+        let mut options = OpenOptions::new();
+        let made = options.read(true).write(true).create_new(true).open(path);
+        made.inspect_err(|error| refused = error.raw_os_error())
+    };
+    let mut builder = tempfile::Builder::new();
+    let new = builder.prefix(".scatterheap-").make_in(directory, make);
+    new.map_err(|error| refused.map_or(error, io::Error::from_raw_os_error))
 }
 
 /// Gives `new` the group and the owner of the old file, each if this process may.

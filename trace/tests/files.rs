@@ -167,6 +167,25 @@ mod unix {
 
     #[cfg(target_os = "linux")]
     #[test]
+    fn a_refusal_does_not_name_the_file_beside() {
+        let directory = scratch();
+        let permit = |mode| {
+            let path = directory.path();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        permit(0o555);
+        as_anybody(|| {
+            let file = directory.path().join("file");
+            for refused in [try_out(&file), write(&file, "new")] {
+                let told = refused.unwrap_err().to_string();
+                assert_eq!(told, "Permission denied (os error 13)");
+            }
+        });
+        permit(0o755);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
     fn what_only_its_directory_keeps_from_being_replaced_is_written_in_place() {
         // One in which nothing can be made, and one in which nobody else's file can be replaced.
         for of_directory in [0o555, 0o1777] {
