@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Makes sqlite3.sctrace: the sqlite3 shell loads a part of the distribution's package index into tables, indexes it and
 # its descriptions' words, answers questions about it, changes it and packs it; large sorts use four threads.
 #
@@ -6,9 +6,15 @@
 # lookaside as Debian does, so that every small allocation is a call of malloc.
 #
 # Usage: traces/make-sqlite3.sh [NUMBER_OF_PACKAGES]
-set -eu
+set -euo pipefail
 
-packages=${1:-3000}
+packages=${1-3000}
+case $packages in
+    '' | *[!0-9]* | 0*)
+        echo "error: \`$packages\` is no number of packages: give one of 1 or more, without zeroes before it" >&2
+        exit 2
+        ;;
+esac
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,7 +41,13 @@ apt-cache dumpavail | awk '
     /^Depends: / { depends = substr($0, 10) }
     /^Description: / { description = substr($0, 14) }
     END { flush() }
-' | sort | head -n "$packages" > "$work/package.tsv"
+' | sort > "$work/all.tsv"
+# Apart from the sorting, which would fail when nobody reads the rest.
+head -n "$packages" "$work/all.tsv" > "$work/package.tsv"
+if [ ! -s "$work/package.tsv" ]; then
+    echo 'error: the package index names no package that begins with "lib": run `apt-get update` first' >&2
+    exit 1
+fi
 
 # One line for each dependency: package, what it needs, and the condition on its version.
 awk -F '\t' '
