@@ -108,7 +108,9 @@ pub struct Heap {
     /// Stripes of the classes that have most, and their [step](Stripes::of).
     most_stripes: u32,
     stripe_step: u32,
-    pub(crate) page_shift: u16,
+    pub(crate) page_shift: u8,
+    /// The [place](Layout::slab_place) of a page's slab among the slabs is the page's number shifted by so much.
+    pub(crate) slab_shift: u8,
     /// Words of a [row](Layout::stripe_row) of stripes.
     stripe_row: u16,
     pub(crate) mark: Mark,
@@ -220,8 +222,9 @@ impl Core {
                 fast_limit: if flags == 0 { layout.fast_limit() } else { 0 },
                 most_stripes: layout.stripes,
                 stripe_step: Stripes::step_of(layout.stripes),
-                page_shift: half(layout.page_shift),
-                stripe_row: half(layout.stripe_row()),
+                page_shift: log2_in_byte(layout.page_shift),
+                slab_shift: log2_in_byte(layout.slab_shift()),
+                stripe_row: row_in_half(layout.stripe_row()),
                 mark: mark_of(0, flags),
                 flags,
             },
@@ -390,12 +393,21 @@ const fn mark_of(generation: u32, flags: u32) -> Mark {
     if flags == 0 { mark } else { mark.closed() }
 }
 
-/// A logarithm or the words of a row in 16 bits.
+/// A logarithm in 8 bits.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "a logarithm of a 64-bit number, and a little more than the number of classes"
+    reason = "a logarithm of a 64-bit number"
 )]
-fn half(number: u32) -> u16 {
+fn log2_in_byte(number: u32) -> u8 {
+    number as u8
+}
+
+/// The words of a row in 16 bits.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a little more than the number of classes"
+)]
+fn row_in_half(number: u32) -> u16 {
     number as u16
 }
 

@@ -87,7 +87,9 @@ impl Heap {
                 Stripe::empty(layout.stripe_at(place).map_or(0, |(class, _)| class))
             });
             share.write(at(offsets.entries), pages, |_| PageEntry::blank());
-            share.write(at(offsets.slabs), pages, |_| SlabState::zero());
+            share.write(at(offsets.slabs), layout.slab_places(), |_| {
+                SlabState::zero()
+            });
             share.write(at(offsets.slot_words), layout.slot_word_count(), |_| {
                 DeviceAtomicU32::new(0)
             });

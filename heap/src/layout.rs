@@ -47,6 +47,9 @@ pub const MAX_SLOTS: u64 = 1 << 16;
 /// Each array begins at a multiple of this, the size of two L2 lines.
 const ARRAY_ALIGNMENT: u64 = 256;
 
+/// Pages of so many bytes (binary logarithm) have their slabs' words 64 bytes apart, and not 32: that is a 500th of a heap of 2 GiB.
+const SPACED_PAGE_SHIFT: u32 = 14;
+
 /// The slabs of [`WISHED_SLOTS`] of all stripes of a class take at most this share of the heap.
 #[cfg(not(any(loom, shuttle)))]
 const STRIPES_SHARE: u64 = 1024;
@@ -246,7 +249,7 @@ impl Layout {
             set_words: cursor.array::<DeviceAtomicU64>(sets * u64::from(self.set_words())),
             stripes: cursor.array::<Stripe>(self.stripe_words().into()),
             entries: cursor.array::<PageEntry>(pages),
-            slabs: cursor.array::<SlabState>(pages),
+            slabs: cursor.array::<SlabState>(self.slab_places()),
             slot_words: cursor.array::<DeviceAtomicU32>(self.slot_word_count()),
         };
         let notes = cursor.array::<ChurnNote>(self.stripes.into());
@@ -355,6 +358,27 @@ impl Layout {
             .map(class::slot_bytes)
             .last()
             .unwrap_or(0)
+    }
+
+    /// What of a page's slab changes lies at a [place](Self::slab_place) that is the page's number shifted by so much: every other one where that costs hardly anything.
+    ///
+    /// What a launch frees changes the uses of one slab of each stripe and class, which begin at pages side by side if they have a page or two each: the closer these words lie, the fewer slices of L2
+    /// all changes wait for (measured in `docs/experiments.md`, as of [entries](crate::entry::PageEntry)).
+    #[must_use]
+    pub fn slab_shift(&self) -> u32 {
+        u32::from(self.page_shift >= SPACED_PAGE_SHIFT)
+    }
+
+    /// Place of what changes of the slab that begins at a page.
+    #[must_use]
+    pub fn slab_place(&self, page: u32) -> u32 {
+        page << self.slab_shift()
+    }
+
+    /// Places of all pages' slabs.
+    #[must_use]
+    pub fn slab_places(&self) -> u64 {
+        u64::from(self.page_count) << self.slab_shift()
     }
 
     /// Words of a row of stripes, which has one of each class: up to whole cache lines. Those beyond the last class are

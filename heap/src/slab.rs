@@ -94,11 +94,8 @@ impl Keeper {
     }
 }
 
-/// The word of a slab that changes, by its first page; alone on half a cache line.
-///
-/// What a launch frees changes the uses of one slab of each stripe and class, which begin at pages side by side if they have a page or two each: the closer these words lie, the fewer slices of L2
-/// all changes wait for (measured in `docs/experiments.md`, as of [entries](crate::entry::PageEntry)).
-#[repr(C, align(64))]
+/// The word of a slab that changes, by its first page; alone on its sector of 32 bytes, or [two](layout::Layout::slab_shift).
+#[repr(C, align(32))]
 pub struct SlabState {
     usage: DeviceAtomicU32,
     /// Which of all stripes had the slab last, whether it [keeps](KEPT) it, and whether it is [occupied](OCCUPIED).
@@ -253,7 +250,7 @@ impl Heap {
     /// What changes of the slab that begins at a page.
     pub(crate) fn slab_state(&self, page: u32) -> &SlabState {
         // SAFETY: the arrays of a heap are initialised and live as long as it does.
-        unsafe { self.slabs.get(page) }
+        unsafe { self.slabs.get(page << self.slab_shift) }
     }
 
     /// The word of the slab that begins at a page.

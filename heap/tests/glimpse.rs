@@ -64,7 +64,14 @@ fn operate(heap: &Heap, seed: u64, rounds: u64, mut look: impl FnMut()) {
 
 #[test]
 fn a_glimpse_of_a_heap_at_rest_tells_what_a_snapshot_tells() {
-    for (seed, capacity, stripes) in [(1, 16 << 10, 4), (2, 1_000_000, 8), (3, 20_000_000, 8)] {
+    let shapes = [
+        (1, 16 << 10, 4),
+        (2, 1_000_000, 8),
+        (3, 20_000_000, 8),
+        // The words of its slabs lie at every other place.
+        (4, 3 << 30, 132),
+    ];
+    for (seed, capacity, stripes) in shapes {
         let host = HostHeap::new(capacity, stripes, COUNT_BYTES);
         let heap = host.heap();
         let mut looks = 0;

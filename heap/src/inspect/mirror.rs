@@ -102,7 +102,7 @@ const _: () = assert!(size_of::<EntryWords>() == size_of::<PageEntry>());
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct SlabWords {
     pub usage: u32,
-    padding: [u32; 15],
+    padding: [u32; 7],
 }
 
 const _: () = assert!(size_of::<SlabWords>() == size_of::<SlabState>());

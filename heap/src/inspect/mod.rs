@@ -237,7 +237,8 @@ impl Snapshot {
     }
 
     fn usage(&self, page: u32) -> u32 {
-        let words: SlabWords = self.element(self.layout.offsets.slabs, page.into());
+        let place = self.layout.slab_place(page);
+        let words: SlabWords = self.element(self.layout.offsets.slabs, place.into());
         words.usage
     }
 

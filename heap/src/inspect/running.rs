@@ -87,7 +87,10 @@ fn copy_pages(head: &Core, part: &mut Part) {
         let entry = head.entry(page).load(Ordering::Relaxed);
         part.put(place::<PageEntry>(offsets.entries, page), entry);
         let usage = head.usage(page).load(Ordering::Relaxed);
-        part.put(place::<SlabState>(offsets.slabs, page), usage);
+        part.put(
+            place::<SlabState>(offsets.slabs, layout.slab_place(page)),
+            usage,
+        );
     }
     for stripe in 0..layout.stripe_words() {
         copy_stripe(head, stripe, part);
@@ -111,7 +114,10 @@ fn copy_stripe(head: &Core, index: u32, part: &mut Part) {
         }
         // Relaxed: as in `put_words`.
         let usage = head.usage(page).load(Ordering::Relaxed);
-        part.put(place::<SlabState>(layout.offsets.slabs, page), usage);
+        part.put(
+            place::<SlabState>(layout.offsets.slabs, layout.slab_place(page)),
+            usage,
+        );
         let after = stripe.look();
         if after.is_of_slab_of(seen)
             && after.generation() == seen.generation()

@@ -78,7 +78,7 @@ impl Kind {
             }
             Self::Stripes => (offsets.stripes, layout.stripe_words().into(), 8, 8),
             Self::Entries => (offsets.entries, pages, 32, 8),
-            Self::Slabs => (offsets.slabs, pages, 64, 4),
+            Self::Slabs => (offsets.slabs, layout.slab_places(), 32, 4),
             Self::SlotWords => (offsets.slot_words, layout.slot_word_count(), 4, 4),
         };
         Elements {
