@@ -15,12 +15,15 @@ use kernels::tally::Count;
 use scatterheap_trace::{LaneSplit, Trace};
 use serde::Serialize;
 use simt::kernel::Kernel;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 
 /// Copies at once at most, where none are said.
 const MAX_COPIES: u64 = 4096;
 /// Copies on the CPU where none are said: it has few threads.
 const CPU_COPIES: u64 = 8;
+/// Windows after which the heap is looked at for its peak: a look costs more than a window.
+const PEAK_LOOKS: usize = 8;
 
 /// How a trace is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +177,14 @@ fn live_bytes(split: &LaneSplit) -> Vec<u64> {
     windows.collect()
 }
 
+/// The windows at whose ends most bytes are live: there the heap is fullest, as all copies do the same.
+fn fullest_windows(live_bytes: &[u64]) -> BTreeSet<u32> {
+    let mut windows: Vec<_> = (0..).zip(live_bytes).collect();
+    windows.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    let windows = windows.into_iter().map(|(window, _)| window);
+    windows.take(PEAK_LOOKS).collect()
+}
+
 /// How many copies there are to be.
 fn copies(heap: &Heap, settings: &Settings, peak_bytes: u64) -> Result<u32> {
     let usual = || usual_copies(heap, peak_bytes);
@@ -205,8 +216,10 @@ struct Replaying<'a> {
     settings: &'a Settings,
     /// Of the trace: operations, and bytes live at once at most.
     trace: (u64, u64),
-    /// See [`live_bytes`]; empty if nobody asks.
+    /// See [`live_bytes`].
     live_bytes: Vec<u64>,
+    /// See [`fullest_windows`].
+    fullest_windows: BTreeSet<u32>,
     operations: crate::Memory,
     ranges: crate::Memory,
     tables: crate::Memory,
@@ -242,15 +255,14 @@ impl<'a> Replaying<'a> {
         let tables = device.allocate(table * u64::from(copies * settings.lanes))?;
         tables.clear()?;
         let tally = DeviceTally::new(device)?;
+        let live_bytes = live_bytes(&split);
         Ok(Self {
             heap,
             copies,
             settings,
             trace: (summary.operations, summary.peak_live_bytes),
-            live_bytes: match settings.moments {
-                0 => Vec::new(),
-                _ => live_bytes(&split),
-            },
+            fullest_windows: fullest_windows(&live_bytes),
+            live_bytes,
             operations,
             ranges,
             tables,
@@ -300,8 +312,7 @@ impl<'a> Replaying<'a> {
     fn look_after(&mut self, window: u32) -> Result<()> {
         let windows = self.settings.windows;
         let for_timeline = self.timeline.wants(window, windows, 1);
-        // A look at the heap costs more than a window: a few are enough to find the peak.
-        let for_peak = window.is_multiple_of((windows / 8).max(1));
+        let for_peak = self.fullest_windows.contains(&window);
         if !for_peak && !for_timeline {
             return Ok(());
         }
@@ -368,7 +379,8 @@ impl<'a> Replaying<'a> {
 
 #[cfg(test)]
 mod tests {
-    use kernels::replay::Kind;
+    use super::*;
+    use crate::device::Device;
 
     #[test]
     fn the_trace_and_the_kernel_mean_the_same_operations() {
@@ -381,5 +393,44 @@ mod tests {
         ] {
             assert_eq!(traced.code(), kind as u8);
         }
+    }
+
+    /// Two calls for each of 16 windows, after the second of which most bytes are live.
+    fn early_peak() -> Trace {
+        let mut text = "thread,operation,id,size,alignment\n".to_owned();
+        for (id, size) in [(0, 64), (1, 64), (2, 4096), (3, 4096)] {
+            text += &format!("0,malloc,{id},{size},16\n");
+        }
+        text += "0,free,2,,\n0,free,3,,\n";
+        text += &"0,malloc,4,64,16\n0,free,4,,\n".repeat(12);
+        text += "0,free,0,,\n0,free,1,,\n";
+        Trace::from_reader(text.as_bytes()).expect("a trace")
+    }
+
+    #[test]
+    fn the_peak_is_the_same_with_and_without_a_timeline() {
+        let device = Device::cpu();
+        let heap = Heap::builder(&device).capacity(1 << 20).build();
+        let heap = heap.expect("a heap");
+        for moments in [0, 4, 16] {
+            let settings = Settings {
+                copies: Some(1),
+                lanes: 1,
+                windows: 16,
+                moments,
+            };
+            let report = run(&heap, &early_peak(), &settings, &mut |_, _| ());
+            let peak = report.expect("replayed").peak;
+            assert_eq!((peak.used_blocks, peak.used_bytes), (4, 8320), "{moments}");
+        }
+    }
+
+    #[test]
+    fn few_windows_are_looked_at_and_the_fullest_among_them() {
+        let rising: Vec<u64> = (0..64).collect();
+        assert!(fullest_windows(&rising).into_iter().eq(56..64));
+        assert_eq!(fullest_windows(&[7; 64]).len(), PEAK_LOOKS);
+        assert!(fullest_windows(&[1, 0]).into_iter().eq(0..2));
+        assert!(fullest_windows(&[]).is_empty());
     }
 }
