@@ -12,8 +12,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-With a file it checks the heap whose snapshot that is, and needs no GPU. Without one it makes a
-heap, fills it as `scatterheap snapshot` does and checks that. If an invariant does not hold, it
+With a file it checks the heap whose snapshot that is, and needs no GPU. Without one it makes a \
+heap, fills it as `scatterheap snapshot` does and checks that. If an invariant does not hold, it \
 says which, where, what was expected and what was found, and exits with 1.
 
 Examples:

@@ -12,8 +12,8 @@ use scatterheap::exhaustion::{self, Report, Settings};
 use scatterheap::size::Bytes;
 
 const HELP: &str = "\
-The heap is filled with blocks of 16 bytes to 16 KiB, and then with small ones, until all threads got NULL for 16 bytes. Then all
-threads ask for all sizes up to the heap's. Every other block is freed, the heap is filled again, and asked again. At the end
+The heap is filled with blocks of 16 bytes to 16 KiB, and then with small ones, until all threads got NULL for 16 bytes. Then all \
+threads ask for all sizes up to the heap's. Every other block is freed, the heap is filled again, and asked again. At the end \
 every block is verified and freed, and one request must get the whole heap.
 
 Examples:

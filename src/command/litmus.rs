@@ -22,8 +22,8 @@ Variants:
   warp-frees       warps that free together and allocate in turns
   warp-mallocs     warps that free in turns and allocate together
 
-A try: a thread takes a block, compares every part of it with what its last owner noted, also what that owner wrote elsewhere
-before free, stamps it, and frees it. A meeting is a try whose last owner was another thread. A crossing is a pair of tries in which
+A try: a thread takes a block, compares every part of it with what its last owner noted, also what that owner wrote elsewhere \
+before free, stamps it, and frees it. A meeting is a try whose last owner was another thread. A crossing is a pair of tries in which \
 two threads freed a block each and then got each other's. Forbidden is what the next owner must not see.
 
 Examples:

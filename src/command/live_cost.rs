@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 const TARGET: f64 = 0.02;
 
 const HELP: &str = "\
-Runs the workload churn of `scatterheap stress`, whose threads do nothing but allocate, verify and free, with and without --live by
-turns, and compares the medians of the speeds, by the device's clock. It is meant for an idle machine: what else runs there
+Runs the workload churn of `scatterheap stress`, whose threads do nothing but allocate, verify and free, with and without --live by \
+turns, and compares the medians of the speeds, by the device's clock. It is meant for an idle machine: what else runs there \
 is part of the difference.
 
 Examples:

@@ -15,8 +15,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-Each cell of the map is a number of pages: the shade tells how much of them is handed out, the
-colour how large their blocks are. Without colours (NO_COLOR, or no terminal) a second map has
+Each cell of the map is a number of pages: the shade tells how much of them is handed out, the \
+colour how large their blocks are. Without colours (NO_COLOR, or no terminal) a second map has \
 letters in place of the colours.
 
 Examples:

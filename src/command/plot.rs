@@ -10,14 +10,14 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-A table is a CSV file with the columns test,allocator,size,n,metric,value, such as the latest.csv
-that `scatterheap bench --output DIR` writes. Several are joined, to show allocators that were
-measured in different runs; where two have the same figure, the later one counts. So to compare two
-runs of the same allocator, give it another name in the column `allocator` of one of them. Ratios
+A table is a CSV file with the columns test,allocator,size,n,metric,value, such as the latest.csv \
+that `scatterheap bench --output DIR` writes. Several are joined, to show allocators that were \
+measured in different runs; where two have the same figure, the later one counts. So to compare two \
+runs of the same allocator, give it another name in the column `allocator` of one of them. Ratios \
 are to the floor of a figure's own table, or, where that has none, of the last that has one.
 
-The plots are time-over-size.svg (test `uniform`), time-over-threads.svg (test `scale`) and
-ratios.svg (every test with a floor). One whose figures are missing is not drawn, and what an
+The plots are time-over-size.svg (test `uniform`), time-over-threads.svg (test `scale`) and \
+ratios.svg (every test with a floor). One whose figures are missing is not drawn, and what an \
 earlier call drew is removed. Cases in which requests got NULL or blocks were corrupt are left out.
 
 Examples:

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
-A trace is a CSV file with the columns thread,operation,id,size,alignment, or the compact form that
+A trace is a CSV file with the columns thread,operation,id,size,alignment, or the compact form that \
 `cargo xtask record -- PROGRAM ARGS` writes. Every copy is spread over the lanes of a warp.
 
 Examples:
@@ -24,7 +24,7 @@ Examples:
   scatterheap replay traces/sqlite3.sctrace --device cuda:0 --heap 16GiB --copies 2000
   scatterheap replay traces/sqlite3.sctrace --report heap.html
 
-The exit code is 1 if a block was corrupt, misplaced or leaked, or if an invariant of the heap did
+The exit code is 1 if a block was corrupt, misplaced or leaked, or if an invariant of the heap did \
 not hold.";
 
 #[derive(Debug, clap::Args)]

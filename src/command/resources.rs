@@ -24,8 +24,8 @@ Scenarios:
   variable     10^6 operations on 2 GiB of blocks of 256 B to 1 MiB
   one_mib      a block of 1 MiB
 
-Resources: scatterheap (the one that a user gets by default), caching_segments, remapping, segments,
-buddy, slab, block_pool, arena, and the driver's own: driver_async and cuda_malloc on a GPU,
+Resources: scatterheap (the one that a user gets by default), caching_segments, remapping, segments, \
+buddy, slab, block_pool, arena, and the driver's own: driver_async and cuda_malloc on a GPU, \
 emulated_pool and system_malloc on the CPU.
 
 Examples:
@@ -35,8 +35,8 @@ Examples:
   scatterheap resources --output resources.csv           scenario,resource,threads,metric,value
   scatterheap resources --with peers.csv                 beside rows of benches/resources/compare.py
 
-docs/resources.md says what the metrics mean. A scenario that needs more memory than is free is left
-out, and the output says so. The exit code is 1 if an allocation of the default resource failed, a
+docs/resources.md says what the metrics mean. A scenario that needs more memory than is free is left \
+out, and the output says so. The exit code is 1 if an allocation of the default resource failed, a \
 case of it that has memory could not be measured, or nothing was measured.";
 
 /// The resource that a user gets by default.

@@ -31,7 +31,7 @@ Examples:
   scatterheap stress uniform --least 256 --most 256 --json
   scatterheap stress --report heap.html
 
-NULL is not a failure: it is what malloc answers when nothing is left. The exit code is 1 if a
+NULL is not a failure: it is what malloc answers when nothing is left. The exit code is 1 if a \
 block was corrupt, overlapped, misplaced or leaked, or if an invariant of the heap did not hold.";
 
 #[derive(Debug, clap::Args)]

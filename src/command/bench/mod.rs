@@ -29,8 +29,8 @@ Tests:
   churn         every thread allocates, writes, reads and frees, again and again
   latency       how long single calls take: the median, and the slowest
   large         64 blocks of 1 MiB, and of 16 MiB
-  uniform_aged  uniform and mixed, on a heap that is 70 % full after 10^7
-  mixed_aged    operations
+  uniform_aged  uniform, on a heap that is 70 % full after 10^7 operations
+  mixed_aged    mixed, on such a heap
   mixed_churned mixed, each time after a launch that churns in the same heap
   oom, oommix   a heap of 1 GiB filled until NULL: the share that was handed out
   frag          address range over bytes asked for
@@ -41,8 +41,8 @@ Tests:
   graph         edges inserted into and deleted from a real graph
   alloc_heavy   blocks that grow from 16 bytes to 64 KiB by realloc
 
-Allocators: floor (the same launch, which stores 8 bytes and allocates nothing), scatterheap, the
-device's own malloc (`cuda` on a GPU, `system` on the CPU), and plug-ins by their names. CUDA's is
+Allocators: floor (the same launch, which stores 8 bytes and allocates nothing), scatterheap, the \
+device's own malloc (`cuda` on a GPU, `system` on the CPU), and plug-ins by their names. CUDA's is \
 so slow that it only takes the cases with few threads: compare lines with the same n.
 
 Examples:
@@ -52,13 +52,13 @@ Examples:
   scatterheap bench --peer ./libother.so --output results
                                                        with a plug-in; CSV, JSON and plots
 
-Times are medians in microseconds, by the device's own clock. Whoever is slow gets fewer samples:
-the metric `samples` says how many. A figure with `!` is of a case in which requests got NULL, or
-blocks did not hold what was written. Ctrl-C ends the run after the current case, and what was
+Times are medians in microseconds, by the device's own clock. Whoever is slow gets fewer samples: \
+the metric `samples` says how many. A figure with `!` is of a case in which requests got NULL, or \
+blocks did not hold what was written. Ctrl-C ends the run after the current case, and what was \
 measured until then is shown and written; once more ends it at once.
 
-The exit code is 1 if scatterheap, plain or hardened, failed in a case or gave blocks that did not
-hold what was written, if nothing was measured or a file could not be written, and 130 after
+The exit code is 1 if scatterheap, plain or hardened, failed in a case or gave blocks that did not \
+hold what was written, if nothing was measured or a file could not be written, and 130 after \
 Ctrl-C.";
 
 #[derive(Debug, clap::Args)]

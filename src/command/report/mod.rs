@@ -20,8 +20,8 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-A run is what `scatterheap stress`, `replay` or `bench` printed with --json, or a table of the benchmark (CSV). The pictures over
-time are of runs that were looked at on their way: with --moments, or with --report, which writes such a page at once. Results of
+A run is what `scatterheap stress`, `replay` or `bench` printed with --json, or a table of the benchmark (CSV). The pictures over \
+time are of runs that were looked at on their way: with --moments, or with --report, which writes such a page at once. Results of \
 the benchmark are shown together; where two have the same figure, the later one counts.
 
 The page needs no network and no other file. It is for any browser, also on a phone, and follows the system's light or dark colours.
@@ -29,8 +29,9 @@ The page needs no network and no other file. It is for any browser, also on a ph
 Examples:
   scatterheap replay traces/sqlite3.sctrace --report heap.html
   scatterheap stress --json --moments 64 > stress.json
+  scatterheap bench --quick --output results
   scatterheap report stress.json results/latest.json --output runs.html
-  scatterheap report benches/results/h200/latest.csv benches/results/h200/peers.csv --title 'NVIDIA H200'";
+  scatterheap report benches/results/h200/latest.csv --title 'NVIDIA H200'";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]

@@ -22,12 +22,12 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::path::Path;
 
 const HELP: &str = "\
-Shows the heaps of running processes that publish them: runs of stress, replay and soak with --live, and programs that call
+Shows the heaps of running processes that publish them: runs of stress, replay and soak with --live, and programs that call \
 `Heap::monitor`. Readings are taken while kernels run, about four a second, and are of slightly different moments.
 
 Keys: q, Esc or Ctrl-C quits; Tab and the arrows choose among several heaps; p pauses.
 
-Readings are files in $SCATTERHEAP_RUN_DIR, or else in $XDG_RUNTIME_DIR/scatterheap, or else in scatterheap-USER in the directory for
+Readings are files in $SCATTERHEAP_RUN_DIR, or else in $XDG_RUNTIME_DIR/scatterheap, or else in scatterheap-USER in the directory for \
 temporary files. Without a terminal, one reading of each heap is printed.
 
 Examples:
