@@ -60,12 +60,12 @@ fn a_soak_ends_when_the_time_is_over() {
     let briefly = ["--pairs", "1000000000000", "--seconds", "1"];
     for (record, advice) in [
         (&record[..], "run the same command again for the rest"),
-        (&[], "only runs with --record FILE add up"),
+        (&[], "use --record FILE to be able to go on"),
     ] {
         let output = run(&[&SOAK[..], &briefly, record].concat());
         assert!(output.status.success(), "{output:?}");
         let note = String::from_utf8_lossy(&output.stderr);
-        let pairs = "of 1,000,000,000,000 pairs: ";
+        let pairs = "of 1,000,000,000,000 pairs; ";
         assert!(note.contains(pairs) && note.contains(advice), "{note}");
     }
 }

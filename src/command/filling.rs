@@ -24,7 +24,7 @@ pub struct FillArguments {
         value_parser = workload_parser()
     )]
     workload: Workload,
-    /// How much of the heap to fill, in per cent
+    /// How much of the heap to fill, in per cent, about; blocks count as they are rounded up
     #[arg(
         long,
         value_name = "PERCENT",

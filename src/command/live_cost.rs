@@ -4,7 +4,7 @@
 //! meets both alike.
 
 use super::Common;
-use super::output::{percent, print, print_json, rate, table};
+use super::output::{count, percent, print, print_json, rate, table, threads};
 use super::progress::Progress;
 use super::session::Document;
 use anyhow::{Context, Result, ensure};
@@ -262,9 +262,9 @@ fn text(heap: &Heap, content: &Content) -> String {
         "MISSED"
     };
     format!(
-        "heap of {capacity} on {device}; {} threads, {} rounds; medians\n\n{}\n\nwatching costs {} (target: at most {}, {met})\n",
-        content.threads,
-        content.rounds,
+        "heap of {capacity} on {device}; {}, {} rounds; medians\n\n{}\n\nwatching costs {} (target: at most {}, {met})\n",
+        threads(content.threads.into()),
+        count(content.rounds.into()),
         table(columns, rows),
         percent(content.cost),
         percent(TARGET)

@@ -123,6 +123,14 @@ pub fn count(number: u64) -> String {
     text
 }
 
+/// So many threads: `1 thread`, `4,096 threads`.
+pub fn threads(number: u64) -> String {
+    match number {
+        1 => "1 thread".to_owned(),
+        _ => format!("{} threads", count(number)),
+    }
+}
+
 /// How often something happens in a second: `1.23 G/s`.
 pub fn rate(per_second: f64) -> String {
     let (unit, scale) = match per_second {
@@ -219,6 +227,12 @@ mod tests {
         ] {
             assert_eq!(count(number), text);
         }
+    }
+
+    #[test]
+    fn one_thread_is_not_several() {
+        assert_eq!(threads(1), "1 thread");
+        assert_eq!(threads(4096), "4,096 threads");
     }
 
     #[test]

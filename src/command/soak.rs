@@ -5,7 +5,7 @@ mod record;
 use super::Common;
 use super::bench::stop_by_signal;
 use super::live::LiveArguments;
-use super::output::{conclude, count, note, print, print_json, rate, table};
+use super::output::{conclude, count, note, print, print_json, rate, table, threads};
 use super::progress::Progress;
 use super::session::DeviceDescription;
 use anyhow::{Result, bail};
@@ -165,10 +165,10 @@ fn judge(all: &Totals, arguments: &Arguments) -> Result<()> {
     if all.pairs < arguments.pairs {
         let advice = match arguments.record {
             Some(_) => "run the same command again for the rest",
-            None => "nothing goes on from here, as only runs with --record FILE add up",
+            None => "use --record FILE to be able to go on",
         };
         note(&format!(
-            "{} of {} pairs: {advice}",
+            "ended after {} of {} pairs; {advice}",
             count(all.pairs),
             count(arguments.pairs)
         ));
@@ -217,10 +217,10 @@ fn text(device: &Device, run: &Run, all: &Totals, runs: usize) -> String {
         rows.push(row(format!("all {runs} runs"), all));
     }
     format!(
-        "{} heaps of {} on {device}; {} threads\n\n{}\n",
+        "{} heaps of {} on {device}; {}\n\n{}\n",
         run.heaps,
         Bytes(run.heap_bytes),
-        count(run.threads.into()),
+        threads(run.threads.into()),
         table(columns, rows)
     )
 }

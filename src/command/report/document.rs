@@ -2,7 +2,7 @@
 
 use super::run::{Device, File, Heap, HeapRun, Measured, Part, Peak};
 use crate::command::machine::Machine;
-use crate::command::output::count;
+use crate::command::output::{count, threads};
 use anyhow::{Result, anyhow, bail};
 use scatterheap::latency::CallLatency;
 use scatterheap::size::Bytes;
@@ -148,10 +148,10 @@ impl HeapDocument {
 impl TraceDocument {
     fn about(&self) -> String {
         format!(
-            "{}: {} operations of {} threads, at peak {} blocks of {}",
+            "{}: {} operations of {}, at peak {} blocks of {}",
             self.path,
             count(self.operations),
-            count(self.threads),
+            threads(self.threads),
             count(self.peak_live_blocks),
             Bytes(self.peak_live_bytes)
         )
