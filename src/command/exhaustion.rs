@@ -1,8 +1,8 @@
 //! `scatterheap exhaustion`: what a full heap answers, and what it is like afterwards.
 
 use super::Common;
-use super::heap::HeapArguments;
-use super::output::{conclude, count, note, percent, print, print_json, rate, table};
+use super::heap::{self, HeapArguments};
+use super::output::{conclude, count, note, percent, print, print_json, rate, table, threads};
 use super::progress::Progress;
 use super::session::{Document, Judged};
 use super::watchdog::Watchdog;
@@ -41,6 +41,7 @@ pub struct Arguments {
 pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
+    let first = Bytes(heap.capacity());
     let usual = if device.is_gpu() { 1 << 20 } else { 1 << 12 };
     let settings = Settings {
         threads: arguments.threads.unwrap_or(usual),
@@ -56,12 +57,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         };
         exhaustion::run(&heap, &settings, &mut show)?
     };
-    conclude(tell(common, &heap, &report), judge(&report))
+    conclude(tell(common, &heap, first, &report), judge(&report))
 }
 
-fn tell(common: &Common, heap: &Heap, report: &Report) -> Result<()> {
+fn tell(common: &Common, heap: &Heap, first: Bytes, report: &Report) -> Result<()> {
     if !common.json {
-        return print(&text(heap, report));
+        return print(&text(heap, first, report));
     }
     let judged = Judged {
         passed: report.passed(),
@@ -90,7 +91,7 @@ fn judge(report: &Report) -> Result<()> {
     )
 }
 
-fn text(heap: &Heap, report: &Report) -> String {
+fn text(heap: &Heap, first: Bytes, report: &Report) -> String {
     let columns = [
         "a full heap",
         "used",
@@ -114,11 +115,11 @@ fn text(heap: &Heap, report: &Report) -> String {
             rate(speed),
         ]
     });
-    let (capacity, device) = (Bytes(heap.capacity()), heap.device());
-    let threads = count(report.settings.threads.into());
+    let (size, device) = (heap::size(heap, first), heap.device());
+    let threads = threads(report.settings.threads.into());
     let verdict = if report.passed() { "ok" } else { "FAILED" };
     format!(
-        "heap of {capacity} on {device}; {threads} threads\n\n{}\n\n{verdict}: {} corrupt, {} leaked, {}\n",
+        "heap of {size} on {device}; {threads}\n\n{}\n\n{verdict}: {} corrupt, {} leaked, {}\n",
         table(columns, rows),
         count(report.corrupt),
         count(report.leaked),

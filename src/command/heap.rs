@@ -21,6 +21,19 @@ pub struct HeapArguments {
     growth: Option<Growth>,
 }
 
+/// How large a heap is that had `first` bytes when it was made: `64 MiB`, `64 MiB (at most 1 GiB)`, or
+/// `64 MiB, grown to 128 MiB (at most 1 GiB)`.
+pub fn size(heap: &Heap, first: Bytes) -> String {
+    let (now, most) = (Bytes(heap.capacity()), Bytes(heap.max_capacity()));
+    if most == first {
+        return first.to_string();
+    }
+    if now == first {
+        return format!("{first} (at most {most})");
+    }
+    format!("{first}, grown to {now} (at most {most})")
+}
+
 impl HeapArguments {
     /// The hardened modes that were asked for.
     pub fn modes(&self) -> Hardening {
@@ -44,5 +57,25 @@ impl HeapArguments {
             note(&notice);
         }
         Ok(heap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_that_grew_tells_from_where() {
+        let device = Device::cpu();
+        let (first, most) = (Bytes(1 << 20), Bytes(4 << 20));
+        let whole = Heap::builder(&device).capacity(first.0).build();
+        assert_eq!(size(&whole.expect("a heap"), first), "1 MiB");
+        let growing = Heap::builder(&device)
+            .capacity(first.0)
+            .max_capacity(most.0);
+        let heap = growing.build().expect("a heap");
+        assert_eq!(size(&heap, first), "1 MiB (at most 4 MiB)");
+        heap.grow(first.0).expect("it may grow");
+        assert_eq!(size(&heap, first), "1 MiB, grown to 2 MiB (at most 4 MiB)");
     }
 }

@@ -1,9 +1,9 @@
 //! `scatterheap replay`: a real program's allocations, many copies at once.
 
 use super::Common;
-use super::heap::HeapArguments;
+use super::heap::{self, HeapArguments};
 use super::live::LiveArguments;
-use super::output::{conclude, count, note, occupancy_table, rate, table};
+use super::output::{conclude, count, note, occupancy_table, rate, table, threads};
 use super::progress::Progress;
 use super::report::ReportArguments;
 use super::session::{DeviceDescription, Document, Judged};
@@ -110,6 +110,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let described = TraceDescription::new(&arguments.trace, &trace.summary());
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
+    let first = Bytes(heap.capacity());
     let settings = Settings {
         copies: arguments.copies,
         lanes: arguments.lanes,
@@ -138,7 +139,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     };
     let told = arguments.report.tell(
         common,
-        || text(&heap, &described, &report),
+        || text(&heap, first, &described, &report),
         || {
             let content = Content::of(&described, &report, timed.is_ok());
             Ok(Document::on("replay", device, &heap, content))
@@ -206,17 +207,16 @@ fn time_calls(
     )
 }
 
-fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
-    let device = heap.device();
-    let capacity = Bytes(heap.capacity());
+fn text(heap: &Heap, first: Bytes, trace: &TraceDescription, report: &Report) -> String {
+    let (size, device) = (heap::size(heap, first), heap.device());
     let summary = format!(
-        "{}: {} operations ({} malloc, {} realloc, {} free) of {} threads, at peak {} blocks of {}",
+        "{}: {} operations ({} malloc, {} realloc, {} free) of {}, at peak {} blocks of {}",
         trace.path,
         count(trace.operations),
         count(trace.mallocs),
         count(trace.reallocs),
         count(trace.frees),
-        count(trace.threads),
+        threads(trace.threads),
         count(trace.peak_live_blocks),
         Bytes(trace.peak_live_bytes),
     );
@@ -249,7 +249,7 @@ fn text(heap: &Heap, trace: &TraceDescription, report: &Report) -> String {
     let results = table(columns, [row]);
     let at_peak = occupancy_table(std::iter::once((label, &report.peak)));
     let calls = calls(report);
-    format!("{summary}\nheap of {capacity} on {device}\n\n{results}\n\n{at_peak}\n{calls}")
+    format!("{summary}\nheap of {size} on {device}\n\n{results}\n\n{at_peak}\n{calls}")
 }
 
 /// How long single calls took, if that was measured.

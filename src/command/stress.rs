@@ -1,8 +1,8 @@
 //! `scatterheap stress`: tries a heap hard and verifies everything.
 
-use super::heap::HeapArguments;
+use super::heap::{self, HeapArguments};
 use super::live::{Live, LiveArguments};
-use super::output::{conclude, count, note, occupancy_table, rate, table};
+use super::output::{conclude, count, note, occupancy_table, rate, table, threads};
 use super::progress::Progress;
 use super::report::ReportArguments;
 use super::session::{DeviceDescription, Document, Judged};
@@ -67,11 +67,20 @@ impl Arguments {
         if !self.workloads.is_empty() {
             return self.workloads.clone();
         }
-        let traps = self.how.modes().contains(Hardening::TRAP);
         let all = Workload::ALL.into_iter();
-        // One that is to be caught would end there.
-        all.filter(|workload| !(traps && *workload == Workload::Misuse))
+        all.filter(|workload| !(self.leaves_misuse_out() && *workload == Workload::Misuse))
             .collect()
+    }
+
+    /// A heap that traps would end what is to be caught.
+    fn leaves_misuse_out(&self) -> bool {
+        self.workloads.is_empty() && self.how.modes().contains(Hardening::TRAP)
+    }
+
+    fn note_what_is_left_out(&self) {
+        if self.leaves_misuse_out() {
+            note("misuse: left out, as the mode trap ends the run at the first bad pointer");
+        }
     }
 
     fn settings(&self, common: &Common, workload: Workload, heap: &Heap) -> Settings {
@@ -90,6 +99,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     arguments.report.prepare()?;
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
+    let first = Bytes(heap.capacity());
+    arguments.note_what_is_left_out();
     let live = arguments
         .live
         .watch(std::slice::from_ref(&heap), "stress")?;
@@ -102,7 +113,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     }
     let told = arguments.report.tell(
         common,
-        || text(&heap, &reports),
+        || text(&heap, first, &reports),
         || {
             let content = Content::of(&reports, ended.is_ok());
             Ok(Document::on("stress", described, &heap, content))
@@ -187,11 +198,10 @@ fn faults(report: &Report) -> Vec<String> {
     faults
 }
 
-fn text(heap: &Heap, reports: &[Report]) -> String {
-    let device = heap.device();
-    let capacity = Bytes(heap.capacity());
-    let threads = reports.first().map_or(0, |report| report.settings.threads);
-    let threads = count(threads.into());
+fn text(heap: &Heap, first: Bytes, reports: &[Report]) -> String {
+    let (size, device) = (heap::size(heap, first), heap.device());
+    let number = reports.first().map_or(0, |report| report.settings.threads);
+    let threads = threads(number.into());
     let columns = [
         "workload",
         "bytes each",
@@ -231,9 +241,7 @@ fn text(heap: &Heap, reports: &[Report]) -> String {
         .map(|report| format!("\nrefused in {}:\n{}\n", report.workload, report.misuses))
         .collect::<Vec<_>>()
         .concat();
-    format!(
-        "heap of {capacity} on {device}; {threads} threads\n\n{results}\n\n{at_peak}\n{misuses}"
-    )
+    format!("heap of {size} on {device}; {threads}\n\n{results}\n\n{at_peak}\n{misuses}")
 }
 
 fn sizes_text(settings: &Settings) -> String {
