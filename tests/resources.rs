@@ -107,7 +107,7 @@ fn figures_are_a_table_of_five_columns() {
     );
 }
 
-/// Rows of another allocator are in the same table, and targets are judged by them.
+/// Rows of another allocator are in the same table. The targets are not for a quick run on a CPU.
 #[test]
 fn rows_of_others_are_put_beside() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -133,16 +133,9 @@ fn rows_of_others_are_put_beside() {
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    let of_target = |name: &str| {
-        let line = text.lines().find(|line| line.trim().starts_with(name));
-        line.unwrap_or_else(|| panic!("{name}: {text}")).to_owned()
-    };
-    let [is_met, is_unknown] = ["one_mib, 1 thread", "large, 1 thread"].map(of_target);
-    assert!(is_met.trim_end().ends_with("met"), "{is_met}");
-    assert!(
-        is_unknown.trim_end().ends_with("not measured"),
-        "{is_unknown}"
-    );
+    assert!(text.contains("cuda_malloc"), "{text}");
+    assert!(text.contains("Targets are not judged"), "{text}");
+    assert!(!text.contains("not measured"), "{text}");
     let text = std::fs::read_to_string(both).expect("written");
     let of_both = text
         .lines()
@@ -168,7 +161,7 @@ fn a_case_that_cannot_be_measured_fails_if_it_is_of_the_default_resource() {
         let output = scatterheap(&[&cases[..], &quick, &["--resource", resource]].concat());
         let errors = stderr(&output);
         assert_eq!(output.status.code(), Some(code), "{errors}");
-        let note = "transformer, system_malloc, 1 threads: ";
+        let note = "transformer, system_malloc, 1 thread: ";
         assert!(errors.contains(note), "{errors}");
         let error = "error: the default resource could not be measured";
         assert_eq!(errors.contains(error), code == 1, "{errors}");

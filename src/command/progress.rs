@@ -1,6 +1,7 @@
 //! Progress bars on stderr: only where stderr is a terminal and text was asked for.
 
 use super::Common;
+use super::output::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Letters that words before the bar take, so that it does not jump.
@@ -31,6 +32,11 @@ impl Progress {
     /// Says what is being done, in the place of the label.
     pub fn say(&self, words: &str) {
         self.0.set_prefix(format!("{words:<WORDS$}"));
+    }
+
+    /// Prints a line on stderr that stays, above the bar.
+    pub fn note(&self, line: &str) {
+        self.0.suspend(|| note(line));
     }
 
     /// Shows how much of the work is done.

@@ -2,7 +2,8 @@
 
 use super::Common;
 use super::apart::keep_apart;
-use super::output::{conclude, note, print, print_json, table};
+use super::output::{self, conclude, print, print_json, table};
+use super::progress::Progress;
 use anyhow::{Context, Result, bail};
 use scatterheap::Device;
 use scatterheap::size::Bytes;
@@ -119,7 +120,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         try_rows(path)?;
     }
     let mut measured = Measured::default();
-    let ended = measured.add_all(&device, &subjects, &scenarios, &others, arguments);
+    let ended = {
+        let progress = Progress::new(common, "");
+        measured.add_all(
+            &device, &subjects, &scenarios, &others, arguments, &progress,
+        )
+    };
     let failed = failures(&measured);
     let left_out = left_out(&measured.left_out);
     let rows = beside(measured.rows, &others);
@@ -127,7 +133,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let printed = if common.json {
         print_json(&rows)
     } else {
-        print(&(text(&rows) + &left_out + &verdicts(&judge(&rows))))
+        print(&(text(&rows) + &left_out + &targets(&device, arguments, &rows)))
     };
     let written = measured.unwritten.map_or(Ok(()), Err);
     conclude(written.and(printed), ended.and(failed))
@@ -203,10 +209,7 @@ fn lacks_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<Opti
         .max((scenario.peak() / 10).saturating_mul(13));
     let needed = of_a_thread.saturating_mul(threads.into());
     let free = device.memory_info()?.free;
-    let threads = match threads {
-        1 => "1 thread".to_owned(),
-        _ => format!("{threads} threads"),
-    };
+    let threads = output::threads(threads.into());
     Ok((needed > free).then(|| {
         format!(
             "{}, {threads}: left out, as it needs {} and {} are free",
@@ -215,6 +218,15 @@ fn lacks_room(device: &Device, scenario: &Scenario, threads: u16) -> Result<Opti
             Bytes(free)
         )
     }))
+}
+
+/// The resources that can do what a scenario does.
+fn fitting<'a>(
+    subjects: &'a [Subject],
+    scenario: &'a Scenario,
+) -> impl Iterator<Item = &'a Subject> {
+    let subjects = subjects.iter();
+    subjects.filter(|subject| (subject.fits)(scenario))
 }
 
 impl Measured {
@@ -226,16 +238,24 @@ impl Measured {
         scenarios: &[Scenario],
         others: &[Row],
         arguments: &Arguments,
+        progress: &Progress,
     ) -> Result<()> {
+        let fitting = |scenario| fitting(subjects, scenario).count() as u64;
+        let total = scenarios.iter().map(fitting).sum::<u64>() * arguments.threads.len() as u64;
+        let mut done = 0;
         for scenario in scenarios {
             for threads in &arguments.threads {
                 if let Some(reason) = lacks_room(device, scenario, *threads)? {
-                    note(&reason);
+                    progress.note(&reason);
                     self.left_out.push(reason);
+                    done += fitting(scenario);
                     continue;
                 }
-                for subject in subjects.iter().filter(|subject| (subject.fits)(scenario)) {
-                    self.add(device, subject, scenario, (*threads, arguments.seconds));
+                for subject in self::fitting(subjects, scenario) {
+                    progress.show(done, total);
+                    done += 1;
+                    let how = (*threads, arguments.seconds);
+                    self.add(device, subject, scenario, how, progress);
                     // What was found is not lost if a later case hangs.
                     if let Some(path) = &arguments.output {
                         self.write(others, path);
@@ -261,8 +281,11 @@ impl Measured {
         subject: &Subject,
         scenario: &Scenario,
         (threads, limit): (u16, Duration),
+        progress: &Progress,
     ) {
-        let case = format!("{}, {}, {threads} threads", scenario.name, subject.name);
+        let number = output::threads(threads.into());
+        let case = format!("{}, {}, {number}", scenario.name, subject.name);
+        progress.say(&case);
         match measure(device, subject, scenario, usize::from(threads), limit) {
             Ok(figures) => self.rows.extend(figures.into_iter().map(|figure| Row {
                 scenario: scenario.name.to_owned(),
@@ -272,7 +295,7 @@ impl Measured {
                 value: figure.value,
             })),
             Err(error) => {
-                note(&format!("{case}: {error}"));
+                progress.note(&format!("{case}: {error}"));
                 // The others are there to compare with, and may be unable to do what is asked.
                 if subject.name == DEFAULT {
                     self.missing.push(case);
@@ -326,6 +349,14 @@ fn left_out(reasons: &[String]) -> String {
     format!("\n{}\n", reasons.join("\n"))
 }
 
+/// Whether the default resource reached its targets, which are for full runs on an H200.
+fn targets(device: &Device, arguments: &Arguments, rows: &[Row]) -> String {
+    if device.is_gpu() && !arguments.quick {
+        return verdicts(&judge(rows));
+    }
+    "\nTargets are not judged: they are for a full run on an H200.\n".to_owned()
+}
+
 /// What the default resource was to reach.
 fn verdicts(verdicts: &[Verdict]) -> String {
     let lines = verdicts.iter().map(|verdict| {
@@ -375,10 +406,35 @@ fn failures(measured: &Measured) -> Result<()> {
     match rows.iter().find(is_ours) {
         None => Ok(()),
         Some(row) => bail!(
-            "{} allocations of the default resource failed in {} with {} threads",
+            "{} allocations of the default resource failed in {} with {}",
             row.value,
             row.scenario,
-            row.threads
+            output::threads(row.threads.into())
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_met_missed_or_not_measured() {
+        let row = |resource: &str, value| Row {
+            scenario: "one_mib".into(),
+            resource: resource.into(),
+            threads: 1,
+            metric: "ns_per_pair".into(),
+            value,
+        };
+        let line = |ours, what: &str| {
+            let text = verdicts(&judge(&[row(DEFAULT, ours), row("cuda_malloc", 1e9)]));
+            let line = text.lines().find(|line| line.trim().starts_with(what));
+            line.expect("there is such a target").trim_end().to_owned()
+        };
+        let faster = "one_mib, 1 thread: times faster";
+        assert!(line(10.0, faster).ends_with(" met"));
+        assert!(line(1e9, faster).ends_with("MISSED"));
+        assert!(line(10.0, "large, 1 thread").ends_with("not measured"));
     }
 }
