@@ -18,8 +18,8 @@ const PARTS: [(&str, &[&str]); 4] = [
         &["replay", "traces/sqlite3.sctrace"],
     ),
     (
-        "A short stress: every block is filled, checked and freed",
-        &["stress", "--rounds", "4"],
+        "A stress: every block is filled, checked and freed",
+        &["stress"],
     ),
     ("A map of a heap that is part full", &["occupancy"]),
 ];
@@ -55,6 +55,7 @@ pub fn run() -> Result<()> {
                 .current_dir(workspace()),
         )?;
     }
+    println!("\nThe command is {}", command.display());
     Ok(())
 }
 
