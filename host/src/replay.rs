@@ -397,13 +397,14 @@ mod tests {
 
     /// Two calls for each of 16 windows, after the second of which most bytes are live.
     fn early_peak() -> Trace {
-        let mut text = "thread,operation,id,size,alignment\n".to_owned();
-        for (id, size) in [(0, 64), (1, 64), (2, 4096), (3, 4096)] {
-            text += &format!("0,malloc,{id},{size},16\n");
-        }
-        text += "0,free,2,,\n0,free,3,,\n";
-        text += &"0,malloc,4,64,16\n0,free,4,,\n".repeat(12);
-        text += "0,free,0,,\n0,free,1,,\n";
+        let two_small = "0,malloc,0,64,16\n0,malloc,1,64,16\n";
+        let two_large = "0,malloc,2,4096,16\n0,malloc,3,4096,16\n";
+        let without_large = "0,free,2,,\n0,free,3,,\n";
+        let pairs = "0,malloc,4,64,16\n0,free,4,,\n".repeat(12);
+        let without_small = "0,free,0,,\n0,free,1,,\n";
+        let text = format!(
+            "thread,operation,id,size,alignment\n{two_small}{two_large}{without_large}{pairs}{without_small}"
+        );
         Trace::from_reader(text.as_bytes()).expect("a trace")
     }
 
