@@ -6,6 +6,7 @@ mod host_heap;
 
 use host_heap::HostHeap;
 use scatterheap_heap::Heap;
+use std::thread::ScopedJoinHandle;
 
 /// Fills a block with a pattern of its owner.
 fn fill(block: *mut u8, bytes: u64, owner: u64) {
@@ -201,65 +202,66 @@ fn take(heap: &Heap, bytes: u64, count: usize, seed: u64) -> Vec<u64> {
     blocks
 }
 
+/// Fills a heap, and frees some runs of its blocks: those that are kept, and how many were freed.
+fn full_but_for_runs(heap: &Heap, bytes: u64, state: &mut u64) -> (Vec<u64>, usize) {
+    let mut blocks: Vec<u64> = std::iter::from_fn(|| {
+        let block = heap.malloc(bytes);
+        (!block.is_null()).then_some(block as u64)
+    })
+    .collect();
+    blocks.sort_unstable();
+    let all = blocks.len();
+    let mut freed = some_runs(all, state).into_iter();
+    blocks.retain(|block| {
+        let stays = freed.next() == Some(false);
+        if !stays {
+            // SAFETY: it is this thread's.
+            unsafe { heap.free(*block as *mut u8) };
+        }
+        stays
+    });
+    let freed = all - blocks.len();
+    (blocks, freed)
+}
+
+/// Threads of several blocks of a grid together [take](take) so many blocks.
+fn take_at_once(heap: &Heap, bytes: u64, count: usize, seed: u64) -> Vec<u64> {
+    const THREADS: usize = 4;
+    std::thread::scope(|scope| {
+        let start = |thread| {
+            let count = count / THREADS + usize::from(thread < count % THREADS);
+            scope.spawn(move || {
+                simt::emulation::set_position(simt::emulation::Position {
+                    block_index: u32::try_from(thread).expect("few"),
+                    ..Default::default()
+                });
+                take(heap, bytes, count, seed + thread as u64)
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(start).collect();
+        let join = |thread: ScopedJoinHandle<Vec<u64>>| thread.join().expect("no panic");
+        threads.into_iter().flat_map(join).collect()
+    })
+}
+
 /// Whatever lies free of a full heap is found by several threads at once, to the last slot.
 #[test]
 fn what_is_free_is_found_wherever_it_lies() {
-    for seed in 1..=24_u64 {
+    for (seed, bytes) in (1..=24_u64).zip([16, 64, 128, 512].into_iter().cycle()) {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let bytes = [16, 64, 128, 512][usize::try_from(seed % 4).expect("small")];
-        let host = HostHeap::new(
-            16 << 20,
-            [1, 4][usize::try_from(seed / 4 % 2).expect("small")],
-            0,
-        );
+        let stripes = if seed % 8 < 4 { 1 } else { 4 };
+        let host = HostHeap::new(16 << 20, stripes, 0);
         let heap = host.heap();
-        let mut blocks: Vec<u64> = std::iter::from_fn(|| {
-            let block = heap.malloc(bytes);
-            (!block.is_null()).then_some(block as u64)
-        })
-        .collect();
-        blocks.sort_unstable();
-        let freed = some_runs(blocks.len(), &mut state);
-        let (mut kept, mut count) = (Vec::new(), 0);
-        for (block, freed) in blocks.into_iter().zip(freed) {
-            if freed {
-                // SAFETY: it is this thread's.
-                unsafe { heap.free(block as *mut u8) };
-                count += 1;
-            } else {
-                kept.push(block);
-            }
-        }
-        const THREADS: usize = 4;
-        let taken = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let count = count / THREADS + usize::from(thread < count % THREADS);
-                    scope.spawn(move || {
-                        simt::emulation::set_position(simt::emulation::Position {
-                            block_index: u32::try_from(thread).expect("few"),
-                            ..Default::default()
-                        });
-                        take(heap, bytes, count, seed + thread as u64)
-                    })
-                })
-                .collect();
-            let taken = threads
-                .into_iter()
-                .flat_map(|thread| thread.join().expect("no panic"));
-            taken.collect::<Vec<_>>()
-        });
+        let (mut blocks, freed) = full_but_for_runs(heap, bytes, &mut state);
+        blocks.extend(take_at_once(heap, bytes, freed, seed));
         assert!(
             heap.malloc(bytes).is_null(),
-            "seed {seed}: the heap is full again"
+            "seed {seed}: it is full again"
         );
-        kept.extend(taken);
-        kept.sort_unstable();
-        assert!(
-            kept.windows(2).all(|pair| pair[0] + bytes <= pair[1]),
-            "seed {seed}"
-        );
-        for block in kept {
+        blocks.sort_unstable();
+        let are_apart = blocks.windows(2).all(|pair| pair[0] + bytes <= pair[1]);
+        assert!(are_apart, "seed {seed}");
+        for block in blocks {
             // SAFETY: it is this thread's.
             unsafe { heap.free(block as *mut u8) };
         }

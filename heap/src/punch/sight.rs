@@ -36,6 +36,7 @@ impl Sight {
     }
 
     /// Whether a look may show more than what was noted of the one before: slots were given since, or fewer are in use than the power of two at or below what was.
+    #[allow(clippy::verbose_bit_mask, reason = "the power, and not its zeroes")]
     pub(super) fn may_show_more_than(self, noted: u64) -> bool {
         noted >> 32 != u64::from(self.given)
             || noted & Self::LEFT != u64::from(self.left)

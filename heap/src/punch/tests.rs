@@ -306,15 +306,18 @@ fn sparse_slabs(host: &HostHeap) -> Vec<(Slab, u32, u32)> {
 
 /// Of blocks some stay, chosen in one of three ways; the others are freed.
 fn thin_out(host: &HostHeap, live: &mut Vec<u64>, random: &mut StdRng) {
-    let (way, one_of) = (random.random_range(0..3), 1 << random.random_range(1..8));
+    let (way, one_of) = (
+        random.random_range(0..3),
+        1_u32 << random.random_range(1..8),
+    );
     let run = random.random_range(1..=64);
-    let mut number = random.random_range(0..run);
+    let mut number: u32 = random.random_range(0..run);
     live.retain(|&block| {
         number += 1;
         let stays = match way {
-            0 => number / run % one_of == 0,
+            0 => (number / run).is_multiple_of(one_of),
             1 => random.random_range(0..one_of) == 0,
-            _ => block / PAGE % 8 == 0,
+            _ => (block / PAGE).is_multiple_of(8),
         };
         if !stays {
             free(host, block);
@@ -334,7 +337,8 @@ fn pages_in_vain(seed: u64) -> (u32, u32) {
         match random.random_range(0..8) {
             0 | 1 => live.extend(std::iter::from_fn(|| obtain(&host, bytes))),
             2 | 3 => {
-                live.extend((0..random.random_range(1..=40)).map_while(|_| obtain(&host, bytes)))
+                let few = 0..random.random_range(1..=40);
+                live.extend(few.map_while(|_| obtain(&host, bytes)));
             }
             4 | 5 => thin_out(&host, &mut live, &mut random),
             _ => {
