@@ -24,7 +24,7 @@ use std::io::{self, Read, Write};
 /// The first bytes of a file.
 pub(super) const MAGIC: [u8; 8] = *b"SCTRSNAP";
 /// The version of the format.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Bytes before the head.
 const PREFIX_BYTES: usize = 24;
