@@ -145,7 +145,7 @@ pub struct Offsets {
     pub stripes: u64,
     /// Entries by page.
     pub entries: u64,
-    /// Slab states by page.
+    /// Slab states by [place](Layout::slab_place).
     pub slabs: u64,
     /// The slots' bitmap.
     pub slot_words: u64,

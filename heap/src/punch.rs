@@ -101,8 +101,10 @@ impl Core {
             let mut word = listed.look(index);
             while word != 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
+                // Before the use: who raises that counts it afterwards.
+                let given = self.slab_state(page).given();
                 if let Some(slab) = self.slab_of_class(class, page)
-                    && self.is_worth_punching(slab, 0, self.used_hint(page))
+                    && self.is_worth_punching(slab, given, 0, self.used_hint(page))
                 {
                     // Before it is taken out of the set: it would come back there, and all who search would come again for it.
                     if self.await_quiet(slab).1.are_enough(slab) {
@@ -140,13 +142,19 @@ impl Core {
 
     /// The same with a stripe that was seen to have a slab.
     fn let_stripe_go(&self, class: u32, stripe: &Stripe) {
+        let first = stripe.look();
+        if !first.has_slab() || !self.is_sound(class, first) {
+            return;
+        }
+        // Before what is left, and the use: as above.
+        let given = self.slab_state(first.page()).given();
         let seen = stripe.look();
-        if !seen.has_slab() || seen.left() < 0 || !self.is_sound(class, seen) {
+        if seen.left() < 0 || !seen.is_of_slab_of(first) {
             return;
         }
         let (left, used) = (seen.units_left(), self.used_hint(seen.page()));
         if self.is_sparse(seen, used)
-            && self.is_worth_punching(ticket_slab(seen), left, used.saturating_sub(left))
+            && self.is_worth_punching(ticket_slab(seen), given, left, used.saturating_sub(left))
         {
             self.take_slab_away(stripe, seen);
         }
@@ -166,16 +174,16 @@ impl Core {
         slab.order() >= LEAST_ORDER && are_few(u32::from(self.page_shift), slab, used)
     }
 
-    /// What is known of a slab of which its stripe has so many units left and so many slots are in use, if these are few, it is large enough to be punched, and it was not looked through in vain already:
-    /// then it is again once slots were given, or its use is below the next power of two.
+    /// What is known of a slab of which slots were given so often, its stripe has so many units left, and so many slots are in use, if these are few, it is large enough to be punched, and it was not
+    /// looked through in vain already: then it is again once slots were given, its stripe was drawn from, or its use is below the next lower power of two.
     #[inline(always)]
-    fn may_be_worth_punching(&self, slab: Slab, left: u32, used: u32) -> Option<Sight> {
+    fn may_be_worth_punching(&self, slab: Slab, given: u32, left: u32, used: u32) -> Option<Sight> {
         if !self.are_few_in_use(slab, used) {
             return None;
         }
-        let state = self.slab_state(slab.page());
-        let sight = Sight::new(state, left, used);
-        sight.may_show_more_than(state.searched()).then_some(sight)
+        let sight = Sight { given, left, used };
+        let noted = self.slab_state(slab.page()).searched();
+        sight.may_show_more_than(noted).then_some(sight)
     }
 
     /// Says so to who searches, if a slab that is listed may have become worth punching by a change of its use: whenever that falls [below a power of two](falls_below_a_power), and when the slab is listed.
@@ -187,14 +195,15 @@ impl Core {
         }
         // Acquire: what changed the use before, as who listed the slab did, is passed on; and if the slab was looked through in vain, it was no longer ago.
         fence(Ordering::Acquire);
-        if self.may_be_worth_punching(slab, 0, used).is_some() {
+        let given = self.slab_state(slab.page()).given();
+        if self.may_be_worth_punching(slab, given, 0, used).is_some() {
             self.listed(slab.class()).note_thinned();
         }
     }
 
-    /// Whether enough pages of a slab are empty, of which its stripe has so many units left and so many slots are in use.
-    fn is_worth_punching(&self, slab: Slab, left: u32, used: u32) -> bool {
-        let Some(sight) = self.may_be_worth_punching(slab, left, used) else {
+    /// Whether enough pages of a slab are empty, of which slots were given so often, its stripe has so many units left, and so many slots are in use.
+    fn is_worth_punching(&self, slab: Slab, given: u32, left: u32, used: u32) -> bool {
+        let Some(sight) = self.may_be_worth_punching(slab, given, left, used) else {
             return false;
         };
         // What is old makes fewer holes: not for long, but who is content with it would not come again.
@@ -277,7 +286,7 @@ impl Core {
             self.retire(slab);
             return true;
         }
-        // It was when it was seen, before others drew from it perhaps. (They did, or free, so that nobody comes again for nothing.)
+        // It was when it was seen, before others drew from it perhaps. (They did, or free: it was quiet when it was seen. So nobody comes again for nothing.)
         if !self.are_few_in_use(slab, used) || !holes.are_enough(slab) {
             return false;
         }

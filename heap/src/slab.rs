@@ -106,7 +106,7 @@ pub struct SlabState {
     occupied: DeviceAtomicU32,
     /// As what it was [looked through](crate::punch) in vain for empty pages.
     searched: DeviceAtomicU64,
-    /// How often slots of it were given to somebody, also of the slabs that began here before.
+    /// How often slots of it were given to somebody, at least, also of the slabs that began here before.
     given: DeviceAtomicU32,
 }
 
@@ -163,7 +163,8 @@ impl SlabState {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// Counts that slots of the slab are given to somebody: more of them may be in use than before, so what is known of it says nothing any more.
+    /// Counts that slots of the slab were given to somebody, or may have been: more of them may be in use than before, so what was known of it says nothing any more. After the change of the use, which who looks through
+    /// slabs reads after this.
     fn note_given(&self) {
         // Relaxed: a hint.
         self.given.fetch_add(1, Ordering::Relaxed);
@@ -210,9 +211,9 @@ impl SlabState {
 
     /// Reserves `units` for the slab's stripe, whose crosser the caller is.
     pub(crate) fn reserve(&self, units: u32) {
-        self.note_given();
         // Relaxed: publishing the stripe releases it.
         self.usage.fetch_add(units, Ordering::Relaxed);
+        self.note_given();
     }
 }
 
@@ -461,9 +462,9 @@ impl Core {
     /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
         let state = self.slab_state(slab.page());
-        state.note_given();
         // Relaxed: the slab is listed with release next.
         let before = state.usage.fetch_add(AWAY + units, Ordering::Relaxed);
+        state.note_given();
         (before & USE) + units < self.slots(slab)
     }
 

@@ -1,27 +1,21 @@
 //! What is known of a slab when it is looked through, so that nobody looks again who knows no more.
 
 use crate::hints::log2;
-use crate::slab::SlabState;
 
 /// What is known of a slab before it is looked through. If that is in vain it is noted, so that nobody looks again who knows no more.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     /// How often slots of it were given to somebody. Else blocks that came since might be counted for those that went, and the slab be taken for the one that was here before.
-    given: u32,
+    pub(super) given: u32,
     /// Units that its stripe may still draw, of which nobody counts how many were.
-    left: u32,
+    pub(super) left: u32,
     /// Slots in use.
-    used: u32,
+    pub(super) used: u32,
 }
 
 impl Sight {
     /// Of a number of units or slots, which are fewer.
     const LEFT: u64 = (1 << 24) - 1;
-
-    pub(super) fn new(state: &SlabState, left: u32, used: u32) -> Self {
-        let given = state.given();
-        Self { given, left, used }
-    }
 
     /// The note of it: how often slots were given in the upper half, then the [power](Self::power), and units left in the lowest 24 bits.
     pub(super) fn note(self) -> u64 {

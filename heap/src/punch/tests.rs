@@ -48,6 +48,10 @@ fn sparse() -> (HostHeap, Slab) {
     (host, slab)
 }
 
+fn given(core: &Core, slab: Slab) -> u32 {
+    core.slab_state(slab.page()).given()
+}
+
 fn is_listed(host: &HostHeap, slab: Slab) -> bool {
     let word = host
         .heap()
@@ -62,7 +66,7 @@ fn a_slab_that_is_sparse_is_punched() {
     let (host, slab) = sparse();
     let core = host.heap().core();
     assert!(is_listed(&host, slab));
-    assert!(core.is_worth_punching(slab, 0, core.used_hint(slab.page())));
+    assert!(core.is_worth_punching(slab, given(core, slab), 0, core.used_hint(slab.page())));
     assert!(core.punch_listed(slab));
     assert!(!is_listed(&host, slab));
     // But for those with words of the bitmap.
@@ -110,7 +114,7 @@ fn who_searches_is_told_of_each_slab_that_may_have_become_worth_it() {
             let used = core.used_hint(slab.page());
             assert_eq!(used as usize, blocks.len());
             let thinned = listed.thinned_since();
-            let sight = core.may_be_worth_punching(slab, 0, used);
+            let sight = core.may_be_worth_punching(slab, given(core, slab), 0, used);
             assert!(thinned.is_some() || sight.is_none());
             if let Some(thinned) = thinned {
                 told += 1;
@@ -119,7 +123,11 @@ fn who_searches_is_told_of_each_slab_that_may_have_become_worth_it() {
                 {
                     core.slab_state(slab.page()).note_searched(sight.note());
                 }
-                if number & 3 != 0 && core.may_be_worth_punching(slab, 0, used).is_none() {
+                if number & 3 != 0
+                    && core
+                        .may_be_worth_punching(slab, given(core, slab), 0, used)
+                        .is_none()
+                {
                     listed.note_in_vain(thinned);
                 }
             }
@@ -186,7 +194,12 @@ fn has_pages_while_a_lister_rests(rests: bool) -> bool {
         let before = core.usage(slab.page()).fetch_sub(AWAY, Ordering::Relaxed);
         core.note_if_thinned(slab, before & USE);
     }
-    assert!(is_listed(&host, next) && core.may_be_worth_punching(next, 0, 1).is_some());
+    assert!(
+        is_listed(&host, next)
+            && core
+                .may_be_worth_punching(next, given(core, next), 0, 1)
+                .is_some()
+    );
     obtain(&host, 1024).is_some()
 }
 
@@ -202,7 +215,9 @@ fn a_slab_is_found_though_who_looked_through_the_one_before_rests() {
     let core = host.heap().core();
     blocks[1..].iter().for_each(|&block| free(&host, block));
     // It is in vain, somehow, and who looks rests before it says so.
-    let sight = core.may_be_worth_punching(slab, 0, 1).expect("few live");
+    let sight = core
+        .may_be_worth_punching(slab, given(core, slab), 0, 1)
+        .expect("few live");
     free(&host, blocks[0]);
     let (next, blocks) = full_again(&host, slab);
     core.slab_state(slab.page()).note_searched(sight.note());
@@ -346,7 +361,7 @@ fn pages_in_vain(seed: u64) -> (u32, u32) {
                 nulls += 1;
                 for (slab, left, used) in sparse_slabs(&host) {
                     left_alone += 1;
-                    let sight = core.may_be_worth_punching(slab, left, used);
+                    let sight = core.may_be_worth_punching(slab, given(core, slab), left, used);
                     assert!(sight.is_none(), "seed {seed}: {slab:?} with {used} in use");
                 }
             }
