@@ -101,11 +101,7 @@ impl Core {
             let mut word = listed.look(index);
             while word != 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
-                // Before the use: who raises that counts it afterwards.
-                let given = self.slab_state(page).given();
-                if let Some(slab) = self.slab_of_class(class, page)
-                    && self.is_worth_punching(slab, given, 0, self.used_hint(page))
-                {
+                if let Some(slab) = self.listed_slab_worth_punching(class, page) {
                     // Before it is taken out of the set: it would come back there, and all who search would come again for it.
                     if self.await_quiet(slab).1.are_enough(slab) {
                         punched.some |= self.punch_listed(slab);
@@ -118,6 +114,20 @@ impl Core {
             from = index + 1;
         }
         punched
+    }
+
+    /// The slab that begins at a page that was seen in a class's set, if it is worth punching.
+    #[inline(always)]
+    fn listed_slab_worth_punching(&self, class: u32, page: u32) -> Option<Slab> {
+        // A damaged set may have pages that the heap has not.
+        if page >= self.layout().page_count {
+            return None;
+        }
+        // Before the slab and its use are read: who raises that counts it afterwards.
+        let given = self.slab_state(page).given();
+        let slab = self.slab_of_class(class, page)?;
+        let is_worth_it = self.is_worth_punching(slab, given, 0, self.used_hint(page));
+        is_worth_it.then_some(slab)
     }
 
     /// Takes slabs that are worth it away from the stripes of a class, so that they are listed. True if one is being rewound, of which that cannot be told.
