@@ -104,7 +104,7 @@ pub struct SlabState {
     offered: DeviceAtomicU32,
     /// How far down from its last slot groups found slots of their rows in use, in slots.
     occupied: DeviceAtomicU32,
-    /// As what it was [looked through](crate::punch) in vain for empty pages.
+    /// What was known of it when it was [looked through](crate::punch) in vain for empty pages.
     searched: DeviceAtomicU64,
     /// How often slots of it were given to somebody, at least, also of the slabs that began here before.
     given: DeviceAtomicU32,
@@ -176,7 +176,7 @@ impl SlabState {
         self.searched.load(Ordering::Relaxed)
     }
 
-    /// Notes as what the slab was looked through in vain.
+    /// Notes what was known of the slab when it was looked through in vain.
     pub(crate) fn note_searched(&self, seen: u64) {
         // Relaxed: a hint, which names the slab by how often slots were given.
         self.searched.store(seen, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What is known of a slab when it is looked through, so that nobody looks again who knows no more.
+//! What is noted of looks at slabs that were in vain.
 
 use crate::hints::log2;
 

@@ -819,6 +819,14 @@ fn two_warps_take(ground: &Arc<Ground>, lanes: u32, each: u64) {
     });
 }
 
+/// Frees what was kept of a heap: then nothing is lost.
+fn free_and_finish(ground: &Ground, kept: impl IntoIterator<Item = Block>) {
+    for block in kept {
+        ground.free(block);
+    }
+    ground.finish();
+}
+
 /// All of a slab is offered though a few blocks of it stay: whose units have no slot have the stripe leave these, while others draw and free.
 #[test]
 fn units_beyond_what_is_free() {
@@ -844,10 +852,7 @@ fn units_beyond_what_is_free() {
         let lanes = 1 + u32::try_from(random(16)).expect("small");
         let each = (slots / 2).div_ceil(lanes.into());
         two_warps_take(&ground, lanes, each);
-        for block in kept {
-            ground.free(block);
-        }
-        ground.finish();
+        free_and_finish(&ground, kept);
     });
 }
 
@@ -904,10 +909,7 @@ fn the_last_slots_lie_together() {
         let lanes = 1 + u32::try_from(random(8)).expect("small");
         let each = free / (2 * u64::from(lanes));
         two_warps_take(&ground, lanes, each);
-        for block in blocks {
-            ground.free(block);
-        }
-        ground.finish();
+        free_and_finish(&ground, blocks);
     });
 }
 
@@ -938,10 +940,7 @@ fn what_is_free_is_found_wherever_it_lies() {
         // All of them, or a few.
         let each = (freed / (2 * u64::from(lanes))).min(1 + random(60));
         two_warps_take(&ground, lanes, each);
-        for block in blocks {
-            ground.free(block);
-        }
-        ground.finish();
+        free_and_finish(&ground, blocks);
     });
 }
 
