@@ -1,6 +1,7 @@
 //! What a group of lanes does, by one call: the leader's part as it is, and that of its mates by counting. For tests in which a thread stands for
 //! a warp.
 
+use crate::class::class_of;
 use crate::free::Slot as Used;
 use crate::heap::Heap;
 use crate::malloc::{Slot, whole_row};
@@ -73,6 +74,21 @@ pub fn drains_done(heap: &Heap) -> u64 {
 #[must_use]
 pub fn free_pages(heap: &Heap) -> u32 {
     heap.core().free_pages().count()
+}
+
+/// Allocates a slot of a listed slab, as who does not wait for its stripe while hardly any page is free; 0 if none is found.
+#[must_use]
+pub fn malloc_listed(heap: &Heap, bytes: u32) -> u64 {
+    let class = class_of(bytes);
+    let drawn = heap.core().search_for_group(class, 1);
+    let block = claim(heap, drawn, 1, &mut Misses::default());
+    block.first().copied().unwrap_or(0)
+}
+
+/// Whether a lane that found nothing anywhere else gets pages of slabs of which little is in use, or is to come again.
+#[must_use]
+pub fn punch_slabs(heap: &Heap) -> bool {
+    heap.core().punch_slabs(true)
 }
 
 /// Addresses of the slots that a group of `count` lanes gets of what it drew.

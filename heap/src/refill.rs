@@ -247,9 +247,9 @@ impl Core {
             if !before.has_slab() {
                 self.gets_slab(before.class());
             }
-            // Release, for the stripe's word and the use of the old slab.
-            fence(Ordering::Release);
-            stripe.publish_after_fence(ticket.without(reserved).following(before));
+            // This has a fence that releases, also for the use of the old slab.
+            self.slab_state(slab.page())
+                .publish_given(stripe, ticket.without(reserved).following(before));
             self.let_go(before);
             self.arrived(at_hand, slab, before);
             return ticket;
@@ -324,7 +324,8 @@ impl Core {
                     self.lost_slab(class);
                 }
                 self.note_stripe(seen.page(), stripe, true, seen.left().cast_unsigned());
-                stripe.publish(seen.without(reserved).following(before));
+                self.slab_state(seen.page())
+                    .publish_given(stripe, seen.without(reserved).following(before));
                 listed.raise_epoch();
                 seen
             } else {
@@ -401,7 +402,8 @@ impl Core {
             self.install(slab.page(), units);
             self.note_stripe(slab.page(), stripe, true, units);
             self.gets_slab(class);
-            stripe.publish(ticket.without(reserved).following(before));
+            self.slab_state(slab.page())
+                .publish_given(stripe, ticket.without(reserved).following(before));
             self.arrived(obtained, slab, Ticket::empty(class));
             return ticket;
         }
@@ -455,7 +457,7 @@ impl Core {
         slab.reserve(units);
         slab.keep();
         slab.note_offered(units);
-        stripe.publish(again.without(reserved).following(before));
+        slab.publish_given(stripe, again.without(reserved).following(before));
         again
     }
 

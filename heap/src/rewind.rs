@@ -326,7 +326,7 @@ fn rewind(
     let again = rewound(seen, slots, slab.used_hint(), bounds).unwrap_or(seen);
     slab.reserve((again.left() - seen.left()).cast_unsigned());
     slab.note_offered(again.left().cast_unsigned());
-    stripe.publish(again.not_crowded().following(seen));
+    slab.publish_given(stripe, again.not_crowded().following(seen));
     Ok(())
 }
 

@@ -32,6 +32,7 @@ use crate::page_set::WORD_PAGES;
 use crate::punch::{LEAST_ORDER, falls_below_a_power};
 use crate::rewind::{are_few, is_turn, may_be_too_large, turn_of};
 use crate::stripe::Stripe;
+use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, fence};
 
 /// Flag in a slab's word: a stripe has it.
@@ -106,7 +107,7 @@ pub struct SlabState {
     occupied: DeviceAtomicU32,
     /// What was known of it when it was [looked through](crate::punch) in vain for empty pages.
     searched: DeviceAtomicU64,
-    /// How often slots of it were given to somebody, at least, also of the slabs that began here before.
+    /// How often slots of it may have been given to somebody: how often it was offered by a stripe, and listed; also the slabs that began here before.
     given: DeviceAtomicU32,
 }
 
@@ -157,17 +158,25 @@ impl SlabState {
         self.offered.store(units, Ordering::Relaxed);
     }
 
-    /// How often slots of the slab were given to somebody, modulo 2^32. A hint.
+    /// How often slots of the slab may have been given to somebody, modulo 2^32. A hint.
     pub(crate) fn given(&self) -> u32 {
-        // Relaxed: a hint.
-        self.given.load(Ordering::Relaxed)
+        // Acquire, from `note_given`: what was given by then, the use that is read next counts.
+        self.given.load(Ordering::Acquire)
     }
 
-    /// Counts that slots of the slab were given to somebody, or may have been: more of them may be in use than before, so what was known of it says nothing any more. After the change of the use, which who looks through
-    /// slabs reads after this.
+    /// Counts that slots of the slab may have been given to somebody: more of them may be in use than before, so what was known of it says nothing any more. By who had a fence that releases since it raised
+    /// the use.
     fn note_given(&self) {
-        // Relaxed: a hint.
+        // Relaxed, after the fence: to `given`.
         self.given.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Publishes the word of a stripe, to which units of the slab were given.
+    pub(crate) fn publish_given(&self, stripe: &Stripe, ticket: Ticket) {
+        // Release, for the stripe's word and for the count.
+        fence(Ordering::Release);
+        self.note_given();
+        stripe.publish_after_fence(ticket);
     }
 
     /// What was noted of the slab when it was looked through for empty pages in vain. A hint.
@@ -213,7 +222,6 @@ impl SlabState {
     pub(crate) fn reserve(&self, units: u32) {
         // Relaxed: publishing the stripe releases it.
         self.usage.fetch_add(units, Ordering::Relaxed);
-        self.note_given();
     }
 }
 
@@ -446,7 +454,6 @@ impl Core {
         // Relaxed: a hint.
         state.stripe.store(last, Ordering::Relaxed);
         state.note_offered(units);
-        state.note_given();
         // Relaxed: a hint.
         state.occupied.store(0, Ordering::Relaxed);
     }
@@ -461,10 +468,9 @@ impl Core {
     /// Reserves `units` of a slab that the caller owns, and lets go of it. True if the slab still has slots beyond its use:
     /// the caller still owns it and must list it. If not, the next free does.
     pub(crate) fn reserve(&self, slab: Slab, units: u32) -> bool {
-        let state = self.slab_state(slab.page());
+        let word = self.usage(slab.page());
         // Relaxed: the slab is listed with release next.
-        let before = state.usage.fetch_add(AWAY + units, Ordering::Relaxed);
-        state.note_given();
+        let before = word.fetch_add(AWAY + units, Ordering::Relaxed);
         (before & USE) + units < self.slots(slab)
     }
 
@@ -528,8 +534,9 @@ impl Core {
     fn insert_listed(&self, slab: Slab) -> bool {
         let listed = self.listed(slab.class());
         listed.insert(slab.page() / WORD_PAGES, 1 << (slab.page() % WORD_PAGES));
-        // Release, for the epoch and the use.
+        // Release, for the count of what was given, the epoch and the use.
         fence(Ordering::Release);
+        self.slab_state(slab.page()).note_given();
         listed.raise_epoch_after_fence();
         // The last free may have come before the slab could be found. Relaxed, after the fence: if that free's
         // change of the use comes after this, it finds the slab; if before, zero is read. And whose free finds the
@@ -595,7 +602,6 @@ impl Core {
     pub(crate) fn found_slab(&self, slab: Slab) {
         let entry = Entry::slab(slab.class(), slab.order());
         let entry = entry.marked(self.mark()).0;
-        self.slab_state(slab.page()).note_given();
         // Relaxed: released when the slab is published or listed.
         let write = |page| self.entry(page).store(entry, Ordering::Relaxed);
         let end = slab.page() + slab.pages();

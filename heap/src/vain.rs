@@ -54,7 +54,7 @@ impl Core {
             let again = self.without_vain_units(seen, state.used_hint());
             state.reserve((again.left() - seen.left()).cast_unsigned());
             state.note_offered(again.units_left());
-            stripe.publish(again.following(seen));
+            state.publish_given(stripe, again.following(seen));
         }
     }
 

@@ -16,7 +16,9 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use scatterheap_heap::array::Array;
 use scatterheap_heap::class::class_of;
 use scatterheap_heap::doubts::Doubts;
-use scatterheap_heap::group::{Misses, drains_done, free_pages, malloc_group, sees_growth};
+use scatterheap_heap::group::{
+    Misses, drains_done, free_pages, malloc_group, malloc_listed, punch_slabs, sees_growth,
+};
 use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::MIN_CAPACITY;
@@ -2137,6 +2139,32 @@ fn a_slab_that_was_looked_at_in_vain_is_looked_at_again_once_less_of_it_is_used(
         let early = ground.malloc(PAGE);
         other.join().expect("no panic");
         let page = early.unwrap_or_else(|| ground.obtain(PAGE));
+        finish(&ground, blocks.into_iter().chain([lower, page]).collect());
+    });
+}
+
+/// Who looks at a slab while another gets a slot of it must not take what it knows for what there is then.
+#[test]
+fn a_slab_of_which_a_slot_was_given_meanwhile_is_looked_at_again() {
+    explore(3, || {
+        let ground = Ground::with_capacity(PUNCHABLE, 4);
+        let ([upper, lower], blocks) = looked_at_in_vain(&ground);
+        ground.free(upper);
+        let is_done = Arc::new(AtomicBool::new(false));
+        let does = is_done.clone();
+        let other = spawn(&ground, move |ground| {
+            let slot = malloc_listed(ground.heap(), SLOT as u32);
+            assert_eq!(slot, upper);
+            does.store(true, Ordering::Relaxed);
+        });
+        // As in `who_sees_that_a_heap_grew_sees_its_pages_before_any_fence`.
+        if is_done.load(Ordering::Relaxed) {
+            // In vain, unless it does not see the slab, or sees it as it was.
+            let _may_come_again = punch_slabs(ground.heap());
+        }
+        other.join().expect("no panic");
+        ground.free(upper);
+        let page = ground.obtain(PAGE);
         finish(&ground, blocks.into_iter().chain([lower, page]).collect());
     });
 }

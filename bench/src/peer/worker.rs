@@ -45,7 +45,7 @@ fn receive() -> std::io::Result<(Order, UnixStream)> {
     let order = parse(&line)?;
     // Nobody else reads or writes what is meant for us.
     dup2_stdin(File::open("/dev/null")?)?;
-    std::thread::spawn(move || end_with_the_parent(reader));
+    std::thread::Builder::new().spawn(move || end_with_the_parent(reader))?;
     Ok((order, channel))
 }
 
