@@ -6,7 +6,7 @@
 mod command;
 
 use clap::Parser;
-use command::output::{note, one_line, with_causes};
+use command::output::{note, one_line, print, with_causes};
 use command::{CommandLine, Interrupted};
 use std::process::ExitCode;
 
@@ -18,7 +18,12 @@ fn main() -> ExitCode {
         Ok(command_line) => command_line,
         Err(error) => return refuse(&error),
     };
-    match command_line.run() {
+    end(command_line.run())
+}
+
+/// Says how the command ended.
+fn end(result: anyhow::Result<()>) -> ExitCode {
+    match result {
         Err(error) if error.is::<Interrupted>() => {
             note(&error.to_string());
             ExitCode::from(INTERRUPTED)
@@ -34,7 +39,10 @@ fn main() -> ExitCode {
 /// Prints the help or the version if that was asked for, else what is wrong with the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NothingAsked;
-    if !error.use_stderr() || error.kind() == NothingAsked {
+    if !error.use_stderr() {
+        return end(print(&error.render().ansi().to_string()));
+    }
+    if error.kind() == NothingAsked {
         // An error here has nobody to go to.
         let _printed = error.print();
     } else {

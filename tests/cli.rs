@@ -730,6 +730,23 @@ fn what_is_found_is_told_beside_an_output_that_cannot_be_written() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in [["--help"].as_slice(), &["--version"], &["bench", "-h"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = command(arguments);
+        let output = command.stdout(full.expect("there is one")).output();
+        let output = output.expect("the command starts");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(
+            errors.starts_with("error: ") && errors.contains("standard output: No space left"),
+            "{errors}"
+        );
+    }
+}
+
 /// A file of this name in a new directory, with this text.
 fn table(name: &str, text: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("scatterheap-{name}-{}", std::process::id()));
