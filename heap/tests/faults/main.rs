@@ -4,7 +4,8 @@
 //!
 //! - `check` reports it if it changes what the metadata mean, and says nothing if it does not;
 //! - the allocator, used on by one or two threads, neither panics, nor hangs, nor touches memory
-//!   outside the heap (whose metadata and pages lie between guards), nor hands out a block there.
+//!   outside the heap (whose metadata and pages lie between guards), nor hands out a block there. (Of a heap that grows all
+//!   pages have memory here: blocks may lie in those that are not the heap's yet.)
 //!
 //! The flips are tried in a child process, so that a crash or a hang costs one of them. It is named
 //! with what repeats it. `SCATTERHEAP_FLIPS` says how many are tried of each kind.
@@ -21,7 +22,7 @@ mod region;
 mod workload;
 
 use metadata::{KINDS, Kind, flip, meaning};
-use region::GuardedHeap;
+use region::{Growing, GuardedHeap};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::inspect::Snapshot;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -53,18 +54,20 @@ const FRAMED: Hardening = Hardening::RED_ZONES;
 /// The same with a quarantine.
 const QUARANTINED: Hardening = Hardening::of_flags(FRAMED.flags() | Hardening::QUARANTINE.flags());
 
-/// Heaps to damage: capacity, stripes, modes, how they were used.
-const SHAPES: [(u64, u32, Hardening, Use); 10] = [
-    (16 << 10, 1, PLAIN, Use::Half),
-    (16 << 10, 4, PLAIN, Use::Full),
-    (100_000, 8, PLAIN, Use::Aged),
-    (1_000_000, 8, PLAIN, Use::Full),
-    (1_300_000, 8, PLAIN, Use::Half),
-    (5_000_000, 16, PLAIN, Use::Aged),
-    (16 << 20, 1, PLAIN, Use::Churned),
-    (100_000, 8, FRAMED, Use::Full),
-    (1_300_000, 8, FRAMED, Use::Aged),
-    (100_000, 8, QUARANTINED, Use::Full),
+/// Heaps to damage: capacity, stripes, modes, whether they grow, how they were used.
+const SHAPES: [(u64, u32, Hardening, Growing, Use); 12] = [
+    (16 << 10, 1, PLAIN, Growing::No, Use::Half),
+    (16 << 10, 4, PLAIN, Growing::No, Use::Full),
+    (100_000, 8, PLAIN, Growing::No, Use::Aged),
+    (1_000_000, 8, PLAIN, Growing::No, Use::Full),
+    (1_300_000, 8, PLAIN, Growing::No, Use::Half),
+    (5_000_000, 16, PLAIN, Growing::No, Use::Aged),
+    (16 << 20, 1, PLAIN, Growing::No, Use::Churned),
+    (100_000, 8, FRAMED, Growing::No, Use::Full),
+    (1_300_000, 8, FRAMED, Growing::No, Use::Aged),
+    (100_000, 8, QUARANTINED, Growing::No, Use::Full),
+    (200_000, 4, PLAIN, Growing::Yes, Use::Full),
+    (5_000_000, 8, PLAIN, Growing::Yes, Use::Aged),
 ];
 
 /// Flips of one kind in one shape.
@@ -116,8 +119,8 @@ struct Victim {
 
 impl Victim {
     fn new(shape: usize) -> Self {
-        let (capacity, stripes, modes, way) = SHAPES[shape];
-        let heap = GuardedHeap::new(capacity, stripes, modes);
+        let (capacity, stripes, modes, growing, way) = SHAPES[shape];
+        let heap = GuardedHeap::new(capacity, stripes, modes, growing);
         let blocks = use_heap(heap.heap(), shape as u64 + 1, way);
         let (whole, quarantined) = (heap.metadata(), heap.quarantined());
         let snapshot = Snapshot::new(whole.clone()).expect("a heap");
@@ -325,7 +328,7 @@ fn try_kind(kind: Kind) {
 #[test]
 fn entries_at_the_end_of_the_heap() {
     for bytes in [16, 24, 100, 400] {
-        let heap = GuardedHeap::new(1 << 20, 8, PLAIN);
+        let heap = GuardedHeap::new(1 << 20, 8, PLAIN, Growing::No);
         while !heap.heap().malloc(bytes).is_null() {}
         let (whole, layout) = (heap.metadata(), *heap.heap().layout());
         let last_page = heap.heap().base() + layout.capacity - layout.page_bytes();

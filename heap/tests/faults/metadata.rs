@@ -63,7 +63,7 @@ impl Kind {
         let (sets, pages) = (classes + 1, u64::from(layout.page_count));
         let (start, count, stride, used) = match self {
             Self::Head => (0, 1, size_of::<Core>() as u64, size_of::<Core>() as u64),
-            Self::Globals => (offsets.globals, 1, size_of::<Globals>() as u64, 16),
+            Self::Globals => (offsets.globals, 1, size_of::<Globals>() as u64, 20),
             Self::Quarantine => (offsets.globals + QUARANTINE, 1, 24, 24),
             Self::Classes => (offsets.classes, classes, 16, 16),
             Self::Counters => (offsets.counters, classes + 1, 64, 48),
@@ -175,10 +175,12 @@ impl Meaning<'_> {
         usize::try_from(offset).expect("fits")
     }
 
-    /// Pages that are wanted are a wish of a heap that grows.
+    /// Pages that are wanted are a wish of a heap that grows, and their limit is a hint.
     fn globals(&mut self) {
-        let wanted = Self::at(self.layout.offsets.globals + 8);
-        self.bytes[wanted..wanted + 4].fill(0);
+        for number in [8, 16] {
+            let start = Self::at(self.layout.offsets.globals + number);
+            self.bytes[start..start + 4].fill(0);
+        }
     }
 
     /// Of the exchanges it matters how many are on their way.

@@ -1,6 +1,7 @@
 //! A heap whose metadata and pages end where memory does: who goes beyond faults.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use scatterheap_heap::growth::{Answer, Growth, Mailbox};
 use scatterheap_heap::hardened::Hardening;
 use scatterheap_heap::layout::Layout;
 use scatterheap_heap::{Core, Heap, Share};
@@ -20,8 +21,20 @@ const PLACES: usize = 16;
 /// Binary logarithm of the searches after which a request gives up: few, as the heap is damaged.
 const ATTEMPTS_LOG2: u8 = 7;
 
+/// Nanoseconds for which a request waits for a heap to grow.
+const PATIENCE: u64 = 1_000_000;
+
+/// Whether a heap grows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Growing {
+    No,
+    /// It begins with half of its pages, and may have three quarters of them.
+    Yes,
+}
+
 /// An empty heap between guards.
 pub struct GuardedHeap {
+    mailbox: Option<Box<Mailbox>>,
     mapping: *mut c_void,
     mapped: usize,
     metadata: Part,
@@ -65,7 +78,7 @@ impl Part {
 }
 
 impl GuardedHeap {
-    pub fn new(capacity: u64, stripes: u32, modes: Hardening) -> Self {
+    pub fn new(capacity: u64, stripes: u32, modes: Hardening, growing: Growing) -> Self {
         let layout = Layout::new(capacity, stripes).expect("in bounds");
         let size = |bytes: u64| usize::try_from(bytes).expect("fits");
         let (metadata, pages) = (size(layout.metadata_bytes), size(layout.capacity));
@@ -80,7 +93,13 @@ impl GuardedHeap {
         metadata.open();
         pages.open();
         let ring: Vec<_> = (0..PLACES).map(|_| DeviceAtomicU64::new(0)).collect();
-        let core = Core::new(
+        let mailbox = (growing == Growing::Yes).then(|| {
+            Box::new(Mailbox::new(Answer {
+                pages: layout.page_count / 4 * 3,
+                closed: true,
+            }))
+        });
+        let mut core = Core::new(
             layout,
             metadata.start as u64,
             pages.start as u64,
@@ -88,7 +107,16 @@ impl GuardedHeap {
         )
         .with_attempts_log2(ATTEMPTS_LOG2)
         .with_quarantine(ring.as_ptr() as u64, PLACES as u64);
+        if let Some(mailbox) = &mailbox {
+            core = core.growing(Growth {
+                mailbox: &raw const **mailbox as u64,
+                patience: PATIENCE,
+                pages: layout.page_count / 2,
+                low_water: 8,
+            });
+        }
         let heap = Self {
+            mailbox,
             mapping,
             mapped,
             metadata,
@@ -130,6 +158,9 @@ impl GuardedHeap {
 
     /// Replaces the metadata after the head, and what is in the quarantine; nobody may use the heap meanwhile.
     pub fn restore(&self, metadata: &[u8], quarantined: &[u64]) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.clear_request();
+        }
         for (place, block) in self.ring.iter().zip(quarantined) {
             place.store(*block, Ordering::Relaxed);
         }
