@@ -123,11 +123,21 @@ impl Core {
         if page >= self.layout().page_count {
             return None;
         }
+        // A guess, by which most are passed over, and nothing is waited for.
+        self.slab_with_few_in_use(class, page)?;
         // Before the slab and its use are read: who raises that counts it afterwards.
         let given = self.slab_state(page).given();
+        let (slab, used) = self.slab_with_few_in_use(class, page)?;
+        self.is_worth_punching(slab, given, 0, used).then_some(slab)
+    }
+
+    /// The slab of a class that begins at a page and is in no stripe, and its use, if that is little. (How much of one in a stripe is in use its use alone does not tell: some of that may still be drawn.)
+    #[inline(always)]
+    fn slab_with_few_in_use(&self, class: u32, page: u32) -> Option<(Slab, u32)> {
         let slab = self.slab_of_class(class, page)?;
-        let is_worth_it = self.is_worth_punching(slab, given, 0, self.used_hint(page));
-        is_worth_it.then_some(slab)
+        // Relaxed: a guess, or after the count of what was given. The flag makes it more than few.
+        let used = self.usage(page).load(Ordering::Relaxed) & (INSTALLED | USE);
+        self.are_few_in_use(slab, used).then_some((slab, used))
     }
 
     /// Takes slabs that are worth it away from the stripes of a class, so that they are listed. True if one is being rewound, of which that cannot be told.
@@ -184,8 +194,8 @@ impl Core {
         slab.order() >= LEAST_ORDER && are_few(u32::from(self.page_shift), slab, used)
     }
 
-    /// What is known of a slab of which slots were given so often, its stripe has so many units left, and so many slots are in use, if these are few, it is large enough to be punched, and it was not
-    /// looked through in vain already: then it is again once slots were given, its stripe was drawn from, or its use is below the next lower power of two.
+    /// What is known of a slab of which slots may have been given so often, its stripe has so many units left, and so many slots are in use, if these are few, it is large enough to be punched, and it was not
+    /// looked through in vain already: then it is again once slots may have been given, its stripe was drawn from, or its use is below the next lower power of two.
     #[inline(always)]
     fn may_be_worth_punching(&self, slab: Slab, given: u32, left: u32, used: u32) -> Option<Sight> {
         if !self.are_few_in_use(slab, used) {
@@ -211,7 +221,7 @@ impl Core {
         }
     }
 
-    /// Whether enough pages of a slab are empty, of which slots were given so often, its stripe has so many units left, and so many slots are in use.
+    /// Whether enough pages of a slab are empty, of which slots may have been given so often, its stripe has so many units left, and so many slots are in use.
     fn is_worth_punching(&self, slab: Slab, given: u32, left: u32, used: u32) -> bool {
         let Some(sight) = self.may_be_worth_punching(slab, given, left, used) else {
             return false;

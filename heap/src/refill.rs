@@ -390,7 +390,7 @@ impl Core {
         let class = before.class();
         self.reclaim_now_and_then();
         self.let_go_in_sight(before);
-        // Only now: who sees the stripe without the slab finds the slab where it went.
+        // Only now: who sees the stripe without the slab finds the slab where it went. That was announced before the fence by which it got there.
         stripe.publish(Ticket::refilling(class).following(before));
         if before.has_slab() {
             self.lost_slab(class);

@@ -176,7 +176,7 @@ impl SlabState {
         // Release, for the stripe's word and for the count.
         fence(Ordering::Release);
         self.note_given();
-        stripe.publish_after_fence(ticket);
+        stripe.publish(ticket);
     }
 
     /// What was noted of the slab when it was looked through for empty pages in vain. A hint.

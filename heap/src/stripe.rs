@@ -62,15 +62,9 @@ impl Stripe {
         self.word.fetch_or(Ticket(0).crowded().0, Ordering::Relaxed);
     }
 
-    /// Replaces the word. Only the crosser may do this.
+    /// Replaces the word. Only the crosser may do this, which had a fence that releases since it made or announced what the word tells of.
     pub fn publish(&self, ticket: Ticket) {
-        // Release: pairs with `draw`, `detach` and `take`, and with the fences after a `look`.
-        self.word.store(ticket.0, Ordering::Release);
-    }
-
-    /// [`publish`](Self::publish) by who had a fence that releases since what it publishes.
-    pub fn publish_after_fence(&self, ticket: Ticket) {
-        // Relaxed, after the fence: as in `publish`.
+        // Relaxed, after the fence: to `draw`, `detach` and `take`, and to the fences after a `look`.
         self.word.store(ticket.0, Ordering::Relaxed);
     }
 

@@ -392,6 +392,26 @@ fn a_slab_that_a_stripe_got_since_stripes_were_looked_at_is_found() {
     assert!(core.punch_slabs(held.is_sparse));
 }
 
+/// Else units that the stripe may still draw would be noted as slots in use.
+#[test]
+fn a_slab_that_a_stripe_got_is_not_taken_for_a_listed_one() {
+    let (host, slab) = sparse();
+    let core = host.heap().core();
+    let seen = || core.listed_slab_worth_punching(slab.class(), slab.page());
+    assert_eq!(seen(), Some(slab));
+    obtain(&host, BYTES).expect("of the slab");
+    // Of what its stripe had all is drawn and freed but a unit.
+    let stripe = host.stripe(slab.class());
+    let word = stripe.look();
+    stripe.publish(word.with_left(1));
+    core.usage(slab.page())
+        .fetch_sub(word.units_left() - 1, Ordering::Relaxed);
+    assert!(core.are_few_in_use(slab, core.used_hint(slab.page())));
+    let noted = core.slab_state(slab.page()).searched();
+    assert_eq!(seen(), None);
+    assert_eq!(core.slab_state(slab.page()).searched(), noted);
+}
+
 #[test]
 fn few_slots_are_fewer_than_a_share_rounded_down_to_a_power_of_two() {
     for (page_shift, class) in (10..=20).flat_map(|shift| (0..96).map(move |class| (shift, class)))
