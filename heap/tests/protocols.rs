@@ -1707,7 +1707,7 @@ fn a_last_free_between_another_and_its_retiring() {
 
 #[test]
 fn a_new_slab_adopted_passes_the_content() {
-    explore(2, || {
+    explore(3, || {
         // One thread makes a slab of the last page in its stripe, the other takes it over.
         let ground = Ground::with_stripes(MIN_CAPACITY, 2, 1);
         let page = ground.obtain(PAGE);
