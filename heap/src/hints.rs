@@ -43,8 +43,9 @@ const REFILLS_OF_A_LAUNCH: u32 = 3;
 /// Where blocks come back, a stripe gets a slab that lasts for so many launches: then it is rewound between them ([`crate::rewind`]), or can
 /// be offered again, and nobody waits for pages.
 const LAUNCHES_OF_SLAB: u32 = 4;
-/// Such a slab is this part of that (binary logarithm) while pages are not plentiful: others may soon look for what a stripe keeps.
-const PART_OF_LASTING_LOG2: u32 = 1;
+/// Such a slab is this part of that (binary logarithm) while pages are not plentiful, so it is for one launch, after which it is rewound: others may soon look for what a stripe keeps, and
+/// those that come last find none as large.
+const PART_OF_LASTING_LOG2: u32 = 2;
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());

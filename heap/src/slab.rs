@@ -107,7 +107,7 @@ pub struct SlabState {
     occupied: DeviceAtomicU32,
     /// What was known of it when it was [looked through](crate::punch) in vain for empty pages.
     searched: DeviceAtomicU64,
-    /// How often slots of it may have been given to somebody: how often it was offered by a stripe, and listed; also the slabs that began here before.
+    /// How often slots of it may have been given to somebody: how often it was offered by a stripe, or listed; also of the slabs that began here before.
     given: DeviceAtomicU32,
 }
 
