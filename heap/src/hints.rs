@@ -73,7 +73,7 @@ pub(crate) struct Hints {
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
     wanted: u32,
-    /// Slots of a slab that lasts: for several launches, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
+    /// Slots of a slab that lasts: for several launches, or for one where pages are not plentiful, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
     /// Whether much of the class is wanted at once, and not much else.

@@ -20,7 +20,6 @@ const CANARY: u8 = 0xa5;
 const PLACES: usize = 16;
 /// Binary logarithm of the searches after which a request gives up: few, as the heap is damaged.
 const ATTEMPTS_LOG2: u8 = 7;
-
 /// Nanoseconds for which a request waits for a heap to grow.
 const PATIENCE: u64 = 1_000_000;
 
@@ -34,6 +33,7 @@ pub enum Growing {
 
 /// An empty heap between guards.
 pub struct GuardedHeap {
+    /// Of a heap that grows.
     mailbox: Option<Box<Mailbox>>,
     mapping: *mut c_void,
     mapped: usize,
