@@ -3,7 +3,7 @@
 
 mod devices;
 
-use devices::{for_each_device, for_each_gpu};
+use devices::{for_each_device, for_each_gpu, gpus};
 use scatterheap::heap::layout::{MAX_CAPACITY, MIN_CAPACITY};
 use scatterheap::kernels::blocks::{Block, BlocksArguments, Fill};
 use scatterheap::kernels::sizes::Sizes;
@@ -410,11 +410,16 @@ const FAULTS: &str = "a_kernel_that_faults_on_a_gpu";
 #[test]
 fn a_kernel_that_faults_on_a_gpu() {
     if let Ok(label) = std::env::var(FAULTS) {
-        return for_each_gpu(FAULTS, |device| {
-            if device.label() == label {
-                fault(device);
-            }
-        });
+        let (faulty, others): (Vec<_>, Vec<_>) =
+            gpus().iter().partition(|device| device.label() == label);
+        let heaps: Vec<_> = others.into_iter().map(heap_on).collect();
+        fault(faulty[0]);
+        for heap in &heaps {
+            println!("{} after a fault of {label}", heap.device());
+            works(heap);
+            works(&heap_on(heap.device()));
+        }
+        return;
     }
     for_each_gpu("a kernel that faults", |device| {
         // The driver refuses every GPU to a process in which a kernel faulted: it is another

@@ -7,8 +7,15 @@ __constant__ scatterheap_handle scatterheap_bound;
 
 extern "C" cudaError_t scatterheap_bind(scatterheap_heap *heap) {
     scatterheap_handle handle = {};
-    if (heap != nullptr && scatterheap_heap_handle(heap, &handle) != 0) {
-        return cudaErrorInvalidValue;
+    if (heap != nullptr) {
+        int device = 0;
+        const cudaError_t status = cudaGetDevice(&device);
+        if (status != cudaSuccess) {
+            return status;
+        }
+        if (scatterheap_heap_handle_on(heap, device, &handle) != 0) {
+            return cudaErrorInvalidValue;
+        }
     }
     return cudaMemcpyToSymbol(scatterheap_bound, &handle, sizeof handle);
 }

@@ -131,6 +131,9 @@ int scatterheap_heap_destroy(scatterheap_heap *heap);
 /* Writes the heap as kernels take it. A reset makes handles from before stale: what is tried through them is refused. */
 int scatterheap_heap_handle(scatterheap_heap *heap, scatterheap_handle *handle);
 
+/* The same for kernels on the GPU of this number, such as cudaGetDevice gives. Fails if the heap is on another device. */
+int scatterheap_heap_handle_on(scatterheap_heap *heap, int number, scatterheap_handle *handle);
+
 /* Makes a heap empty, after all launches. */
 int scatterheap_heap_reset(scatterheap_heap *heap);
 

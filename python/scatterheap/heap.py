@@ -16,10 +16,10 @@ class Heap:
     >>> kernel[blocks, threads](heap.address, ...)  # with the functions of scatterheap.numba
     >>> heap.snapshot().occupancy["used_blocks"]
 
-    ``device`` is ``"auto"`` (a GPU if there is one), ``"cpu"`` or ``"cuda:0"``. ``max_capacity`` reserves addresses for a
-    heap that grows: ``growth="between-launches"`` by ``grow`` and ``attend``, or ``growth="live"`` by itself while kernels
-    run. ``count_bytes`` counts what was asked for, which tells the loss by rounding. ``harden`` has modes that find
-    misuse: ``"red-zones,poison,zero,quarantine,trap,tags"``, or some of these.
+    ``device`` is ``"auto"`` (the first GPU if there is one), ``"cpu"`` or ``"cuda:N"``, the GPU that its kernels run on.
+    ``max_capacity`` reserves addresses for a heap that grows: ``growth="between-launches"`` by ``grow`` and ``attend``, or
+    ``growth="live"`` by itself while kernels run. ``count_bytes`` counts what was asked for, which tells the loss by
+    rounding. ``harden`` has modes that find misuse: ``"red-zones,poison,zero,quarantine,trap,tags"``, or some of these.
 
     It is in the GPU's primary context, which Numba, CuPy and PyTorch use too. It must outlive the kernels that use it.
     """

@@ -58,10 +58,10 @@ _OLDEST = (7, 5)
 
 
 def _code():
-    """The device functions as a file, for the GPU that is current, or any."""
+    """The device functions as a file, for all GPUs there are, or any."""
     capability = _OLDEST
     if cuda.is_available():
-        capability = cuda.get_current_device().compute_capability
+        capability = min(device.compute_capability for device in cuda.gpus)
     directory = tempfile.TemporaryDirectory(prefix="scatterheap-")
     atexit.register(directory.cleanup)
     file = pathlib.Path(directory.name, "scatterheap-device.ptx")

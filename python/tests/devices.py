@@ -5,8 +5,9 @@ import unittest
 
 import scatterheap
 
-GPU = scatterheap.gpu_count() > 0
-DEVICES = ["cpu", "cuda:0"] if GPU else ["cpu"]
+GPUS = range(scatterheap.gpu_count())
+GPU = len(GPUS) > 0
+DEVICES = ["cpu", *(f"cuda:{number}" for number in GPUS)]
 
 
 def skip(what, reason):
@@ -19,6 +20,12 @@ def require_gpu(what):
     """Skips a test where there is no GPU."""
     if not GPU:
         skip(f"{what} on a GPU", "no GPU found")
+
+
+def require_gpus(what):
+    """Skips a test where there are not several GPUs."""
+    if len(GPUS) < 2:
+        skip(f"{what} on several GPUs", f"{len(GPUS)} found")
 
 
 def require_module(name, what):

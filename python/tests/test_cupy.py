@@ -8,7 +8,7 @@ import numpy as np
 
 import scatterheap
 import scatterheap.cupy
-from devices import require_gpu, require_module
+from devices import GPUS, require_gpu, require_gpus, require_module
 from scatterheap.cupy import Allocator
 
 
@@ -89,13 +89,44 @@ class OnAGpu(unittest.TestCase):
     def test_kernels_allocate_and_free(self):
         require_gpu("CuPy's kernels")
         cupy = require_module("cupy", "CuPy's kernels")
+        for number in GPUS:
+            with self.subTest(gpu=number), cupy.cuda.Device(number):
+                self.keep_and_release(cupy, f"cuda:{number}")
+        with self.assertRaisesRegex(scatterheap.Error, "NVRTC cannot compile"):
+            scatterheap.cupy.module("int kernel")
+        with self.assertRaisesRegex(scatterheap.Error, "refused"):
+            scatterheap.cupy.module('extern "C" __device__ void missing(); extern "C" __global__ void call() { missing(); }')
+
+    def test_each_gpu_has_its_resource(self):
+        require_gpu("CuPy")
+        cupy = require_module("cupy", "CuPy")
+        require_gpus("CuPy")
+        before = cupy.cuda.get_allocator()
+        allocator = scatterheap.cupy.use("statistics,caching")
+        try:
+            arrays = []
+            for number in GPUS:
+                with cupy.cuda.Device(number):
+                    arrays.append(cupy.full(1 << 20, number, dtype=cupy.int32))
+            for number in GPUS:
+                self.assertGreaterEqual(allocator.statistics(number)["live_bytes"], 4 << 20)
+            # Freed while another GPU is current.
+            with cupy.cuda.Device(0):
+                for number in reversed(GPUS):
+                    self.assertEqual(int(cupy.asnumpy(arrays.pop()).sum()), number << 20)
+            for number in GPUS:
+                self.assertLess(allocator.statistics(number)["live_bytes"], 4 << 20)
+        finally:
+            cupy.cuda.set_allocator(before)
+
+    def keep_and_release(self, cupy, device):
         module = scatterheap.cupy.module(LISTS)
         keep, release = module.get_function("keep"), module.get_function("release")
         count = 10_000
         sizes = cupy.arange(count, dtype=cupy.uint32) % 500 + 1
         blocks, wrong = cupy.zeros(count, cupy.uint64), cupy.zeros(1, cupy.int32)
         grid = ((count + 255) // 256,)
-        with scatterheap.Heap("64MiB", "cuda:0") as heap:
+        with scatterheap.Heap("64MiB", device) as heap:
             keep(grid, (256,), (heap.address, blocks, sizes, np.int32(count)))
             live, addresses = heap.snapshot().live, cupy.asnumpy(blocks)
             order = np.argsort(addresses)
@@ -103,10 +134,6 @@ class OnAGpu(unittest.TestCase):
             self.assertTrue((live["bytes"] >= 4 * cupy.asnumpy(sizes)[order]).all())
             release(grid, (256,), (heap.address, blocks, sizes, np.int32(count), wrong))
             self.assertEqual((heap.occupancy()["used_blocks"], int(wrong[0])), (0, 0))
-        with self.assertRaisesRegex(scatterheap.Error, "NVRTC cannot compile"):
-            scatterheap.cupy.module("int kernel")
-        with self.assertRaisesRegex(scatterheap.Error, "refused"):
-            scatterheap.cupy.module('extern "C" __device__ void missing(); extern "C" __global__ void call() { missing(); }')
 
     def compute(self, cupy, allocator):
         values = cupy.arange(1_000_000, dtype=cupy.float32)

@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 import scatterheap
-from devices import require_gpu, require_module, skip
+from devices import GPUS, require_gpu, require_module, skip
 
 THREADS = 1 << 12
 
@@ -112,9 +112,14 @@ class OnAGpu(unittest.TestCase):
         keep, release, everything = (
             cuda.jit(max_registers=64)(found[name]) for name in ("keep", "release", "everything")
         )
+        for number in GPUS:
+            with self.subTest(gpu=number), cuda.gpus[number]:
+                self.run_kernels(cuda, f"cuda:{number}", keep, release, everything)
+
+    def run_kernels(self, cuda, device, keep, release, everything):
         grid = (THREADS + 127) // 128
         sizes = np.random.default_rng(2).integers(1, 3000, THREADS).astype(np.uint64)
-        with scatterheap.Heap("64MiB", "cuda:0") as heap:
+        with scatterheap.Heap("64MiB", device) as heap:
             given, out = cuda.to_device(sizes), cuda.to_device(np.zeros(THREADS, np.uint64))
             keep[grid, 128](heap.address, given, out)
             live, addresses = heap.snapshot().live, out.copy_to_host()
@@ -131,7 +136,7 @@ class OnAGpu(unittest.TestCase):
             np.testing.assert_array_equal(out.copy_to_host(), 6)
             self.assertEqual(heap.occupancy()["used_blocks"], 0)
 
-        with scatterheap.Heap("1MiB", "cuda:0") as heap:
+        with scatterheap.Heap("1MiB", device) as heap:
             given = cuda.to_device(np.full(THREADS, 4096, np.uint64))
             keep[grid, 128](heap.address, given, out)
             self.assertTrue(240 < np.count_nonzero(out.copy_to_host()) <= 256)

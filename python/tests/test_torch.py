@@ -5,10 +5,11 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 
-from devices import require_gpu, skip
+from devices import require_gpu, require_gpus, skip
 
 # What PyTorch does with the names and addresses that it gets, without PyTorch.
 FAKE = """
@@ -116,11 +117,44 @@ torch.cuda.empty_cache()
 print(scatterheap.torch.resource().report())
 """
 
+SEVERAL = """
+import pathlib, sys
+import scatterheap.torch
+trace = pathlib.Path(sys.argv[1])
+scatterheap.torch.use("statistics,caching", trace=trace)
+import torch
+count = torch.cuda.device_count()
+tensors = [torch.full((1_000_000,), float(number), device=f"cuda:{number}") for number in range(count)]
+for number in range(count):
+    assert scatterheap.torch.statistics(number)["live_bytes"] >= 4_000_000, number
+# From GPU to GPU, and on a stream of one while another is current.
+for source in range(count):
+    for target in range(count):
+        copy = tensors[source].to(f"cuda:{target}", non_blocking=True)
+        side = torch.cuda.Stream(device=target)
+        side.wait_stream(torch.cuda.current_stream(target))
+        with torch.cuda.stream(side):
+            doubled = copy * 2
+        copy.record_stream(side)
+        del copy
+        side.synchronize()
+        assert (doubled == 2 * source).all().item(), (source, target)
+        del doubled
+torch.cuda.set_device(count - 1)
+del tensors
+torch.cuda.empty_cache()
+for number in range(count):
+    torch.cuda.synchronize(number)
+    assert scatterheap.torch.statistics(number)["live_blocks"] == 0, number
+    scatterheap.torch.resource(number).flush()
+    assert pathlib.Path(f"{trace}.{number}" if number else trace).stat().st_size > 0, number
+"""
+
 
 class Torch(unittest.TestCase):
-    def run_program(self, program, **environment):
+    def run_program(self, program, *arguments, **environment):
         ran = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)],
+            [sys.executable, "-c", textwrap.dedent(program), *arguments],
             env=dict(os.environ, **environment),
             capture_output=True,
             text=True,
@@ -141,6 +175,13 @@ class Torch(unittest.TestCase):
             skip("PyTorch", "torch is not installed")
         printed = self.run_program(TENSORS)
         self.assertIn("live_blocks", printed)
+
+    def test_tensors_of_several_gpus_are_ours(self):
+        require_gpus("PyTorch")
+        if importlib.util.find_spec("torch") is None:
+            skip("PyTorch", "torch is not installed")
+        with tempfile.TemporaryDirectory() as directory:
+            self.run_program(SEVERAL, os.path.join(directory, "trace.csv"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-//! The devices that tests run on: the CPU, and every GPU there is.
+//! The devices that tests run on: the CPU, and every GPU there is, one after another or several at once.
+
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use scatterheap::{Device, Selector, open};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -33,8 +35,25 @@ pub fn for_each_gpu(name: &str, test: impl Fn(&Device)) {
     }
 }
 
+/// Runs a test on several devices of the CPU, and on all GPUs if there are several. Says that it was skipped if not.
+pub fn for_several_devices(name: &str, test: impl Fn(&[Device])) {
+    let cpus: Vec<_> = (CPU_THREADS - 2..=CPU_THREADS)
+        .map(Device::cpu_with_threads)
+        .collect();
+    println!("on {} devices of the CPU", cpus.len());
+    test(&cpus);
+    let gpus = gpus();
+    if gpus.len() < 2 {
+        println!("skipped: {name} on several GPUs ({} found)", gpus.len());
+        return;
+    }
+    let _guard = GPUS_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    println!("on {} GPUs", gpus.len());
+    test(gpus);
+}
+
 /// The GPUs, opened once: that compiles the kernels.
-fn gpus() -> &'static [Device] {
+pub fn gpus() -> &'static [Device] {
     static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
     DEVICES.get_or_init(|| {
         (0..Device::gpu_count())

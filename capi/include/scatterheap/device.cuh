@@ -54,7 +54,7 @@ __device__ size_t scatterheap_usable_size(const scatterheap_handle *heap, const 
 extern __constant__ scatterheap_handle scatterheap_bound;
 
 /* Makes a heap the bound one of the current device, for launches from now on; NULL unbinds. Call it again after a reset.
- * cudaErrorInvalidValue means that the heap has no handle, and scatterheap_last_error() says why. */
+ * cudaErrorInvalidValue means that the heap has no handle for that device, and scatterheap_last_error() says why. */
 cudaError_t scatterheap_bind(scatterheap_heap *heap);
 }
 

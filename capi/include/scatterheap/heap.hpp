@@ -94,30 +94,78 @@ private:
 };
 
 #ifdef __CUDACC__
+inline void check_cuda(cudaError_t status, const char *what) {
+    if (status != cudaSuccess) {
+        throw Error(std::string(what) + ": " + cudaGetErrorString(status));
+    }
+}
+
 /* Makes a heap the bound one of the current device, which must be the heap's. */
 inline void bind(const Heap &heap) {
     const cudaError_t status = scatterheap_bind(heap.get());
     if (status == cudaErrorInvalidValue) {
         throw Error(scatterheap_last_error());
     }
-    if (status != cudaSuccess) {
-        throw Error(std::string("the heap cannot be bound: ") + cudaGetErrorString(status));
-    }
+    check_cuda(status, "the heap cannot be bound");
 }
 
-/* A heap that is the bound one of the current device as long as this is. */
+/* The number of the current device. */
+inline int current_device() {
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "the current device is not known");
+    return device;
+}
+
+/* Another device is current as long as this is. */
+class CurrentDevice {
+public:
+    explicit CurrentDevice(int device) : before(current_device()) {
+        check_cuda(cudaSetDevice(device), "the device of a heap cannot be made current");
+    }
+
+    CurrentDevice(const CurrentDevice &) = delete;
+    CurrentDevice &operator=(const CurrentDevice &) = delete;
+
+    ~CurrentDevice() { cudaSetDevice(before); }
+
+private:
+    int before;
+};
+
+/* A heap that is the bound one of its device, which must be the current one, as long as this is. */
 class BoundHeap : public Heap {
 public:
-    explicit BoundHeap(const std::string &options, const std::string &device = "cuda:0") : Heap(options, device) {
+    /* On the current device. */
+    explicit BoundHeap(const std::string &options) : BoundHeap(options, current_label()) {}
+
+    BoundHeap(const std::string &options, const std::string &device) : Heap(options, device), number(current_device()) {
         bind(*this);
     }
 
-    ~BoundHeap() { scatterheap_bind(nullptr); }
+    ~BoundHeap() {
+        try {
+            const CurrentDevice own(number);
+            scatterheap_bind(nullptr);
+        } catch (const Error &) {
+            // Nobody is there who could be told.
+        }
+    }
 
+    /* Whatever device is current. */
     void reset() {
         Heap::reset();
+        const CurrentDevice own(number);
         bind(*this);
     }
+
+private:
+    /* Where CUDA does not even tell the device, the heap says why there can be none. */
+    static std::string current_label() {
+        int device = 0;
+        return cudaGetDevice(&device) == cudaSuccess ? "cuda:" + std::to_string(device) : "cuda:0";
+    }
+
+    int number;
 };
 #endif
 

@@ -35,6 +35,18 @@ unsafe fn give<T>(value: T, place: *mut T) {
     }
 }
 
+/// Writes a handle where a caller wants it, which must be somewhere.
+///
+/// # Safety
+///
+/// The place must be NULL or writable.
+unsafe fn give_handle(value: HeapHandle, place: *mut HeapHandle) -> Result<()> {
+    // SAFETY: as the caller promises.
+    let place = unsafe { place.as_mut() };
+    *place.ok_or(Error::NullPointer("the place for the handle"))? = value;
+    Ok(())
+}
+
 /// Creates a heap.
 ///
 /// # Safety
@@ -86,9 +98,26 @@ pub unsafe extern "C" fn scatterheap_heap_handle(
         // SAFETY: as the caller promises.
         let value = unsafe { held(heap) }?.handle()?;
         // SAFETY: as the caller promises.
-        let handle = unsafe { handle.as_mut() };
-        *handle.ok_or(Error::NullPointer("the place for the handle"))? = value;
-        Ok(())
+        unsafe { give_handle(value, handle) }
+    }))
+}
+
+/// Writes what kernels get on a GPU, if the heap is there.
+///
+/// # Safety
+///
+/// As for [`scatterheap_heap_handle`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_handle_on(
+    heap: *const HeapOwner,
+    number: c_int,
+    handle: *mut HeapHandle,
+) -> c_int {
+    status(guard(|| {
+        // SAFETY: as the caller promises.
+        let value = unsafe { held(heap) }?.handle_on(number)?;
+        // SAFETY: as the caller promises.
+        unsafe { give_handle(value, handle) }
     }))
 }
 

@@ -61,6 +61,19 @@ impl DeviceHeap {
         Ok(self.0.handle()?)
     }
 
+    /// What kernels on the GPU of a number get.
+    ///
+    /// # Errors
+    ///
+    /// If the heap is on another device, and as for [`handle`](Self::handle).
+    pub fn handle_on(&self, number: i32) -> Result<HeapHandle> {
+        let (heap, used) = (self.0.device().label(), format!("cuda:{number}"));
+        if heap != used {
+            return Err(scatterheap_host::Error::WrongDevice { heap, used }.into());
+        }
+        self.handle()
+    }
+
     /// Makes it empty, after all launches. Handles from before are stale then.
     ///
     /// # Errors

@@ -405,6 +405,11 @@ cpp_tests() {
         "$build/device-64.o" "${link[@]}" -o "$build/$name"
       step "cpp $name" "cpp-$name.txt" "${run[@]}" "$build/$name"
     done
+    if (($(nvidia-smi --list-gpus | wc -l) > 1)); then
+      step "cpp kernels-$way on all GPUs" "cpp-kernels-$way-all.txt" "$build/kernels-$way"
+    else
+      skip "cpp kernels-$way on all GPUs" "there is one"
+    fi
     name=drop-in-$way
     step "cpp build $name" "cpp-build-$name.txt" "${compile[@]}" ${other[@]+"${other[@]}"} -DWITH_SCATTERHEAP \
       "$cpp/example/drop-in.cu" "$glue" "$build/device-64.o" "${link[@]}" -o "$build/$name"

@@ -184,6 +184,14 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_save(heap, "/no/such/directory/file") == -1 && said("/no/such/directory/file"));
     EXPECT(scatterheap_heap_save(heap, NULL) == -1 && said("NULL"));
     EXPECT(scatterheap_heap_handle(heap, NULL) == -1 && said("NULL"));
+    int number = 0;
+    if (sscanf(device, "cuda:%d", &number) == 1) {
+        scatterheap_handle same;
+        EXPECT(scatterheap_heap_handle_on(heap, number, &same) == 0 && memcmp(&same, &handles[1], sizeof same) == 0);
+        EXPECT(scatterheap_heap_handle_on(heap, number, NULL) == -1 && said("NULL"));
+    }
+    EXPECT(scatterheap_heap_handle_on(heap, number + 1, &handles[2]) == -1 && said("create a heap on each device"));
+    EXPECT(scatterheap_heap_handle_on(heap, -1, &handles[2]) == -1 && said("cuda:-1") && handles[2].words[0] == 0);
     EXPECT(scatterheap_heap_snapshot(heap, NULL) == -1 && said("NULL"));
     EXPECT(scatterheap_heap_destroy(heap) == 0);
     EXPECT(scatterheap_heap_destroy(heap) == -1 && said("a heap was used after it was destroyed"));

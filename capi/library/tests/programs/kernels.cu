@@ -156,6 +156,9 @@ static bool host_is_right() {
     return right;
 }
 
+/* The current device, as heaps are told it. */
+static std::string here() { return "cuda:" + std::to_string(scatterheap::current_device()); }
+
 /* Whether objects are aligned, and given back, in a heap that a text describes. */
 static bool are_aligned(const char *options, unsigned long long *out) {
     scatterheap::BoundHeap heap(options);
@@ -168,7 +171,7 @@ static bool are_aligned(const char *options, unsigned long long *out) {
 
 /* Whether arrays are made, ended and given back, and what cannot be is refused. */
 static bool arrays_are_right(unsigned long long *out) {
-    scatterheap::Heap heap("16MiB");
+    scatterheap::Heap heap("16MiB", here());
     out[0] = out[1] = 0;
     arrays<<<4, 64>>>(heap.handle(), &out[0]);
     const scatterheap_occupancy after = heap.snapshot();
@@ -178,29 +181,77 @@ static bool arrays_are_right(unsigned long long *out) {
            last.failures == 32;
 }
 
+/* Whether the bound heap of the current device serves its kernels; it is emptied. */
+static bool bound_is_right(scatterheap::BoundHeap &heap, unsigned long long *out) {
+    out[0] = out[1] = out[2] = out[3] = 0;
+    with_bound<<<4, 64>>>(out);
+    const scatterheap_occupancy after = heap.snapshot();
+    heap.check_invariants();
+    return out[0] == 1 && out[1] == 1 && out[2] == 1 && out[3] == 3 && after.used_blocks == 0 &&
+           after.failures + after.misuses == 0;
+}
+
+/* Whether all is right on the current device. */
+static bool device_is_right(unsigned long long *out) {
+    const bool third = are_aligned("16MiB", out) && are_aligned("16MiB,harden=tags", out);
+    const bool fourth = arrays_are_right(out);
+    scatterheap::BoundHeap heap("16MiB");
+    with_handle<<<1, 32>>>(heap.handle(), out);
+    const scatterheap_occupancy after = heap.snapshot();
+    const bool first = out[0] >= 100 && out[1] == 1 && after.used_blocks == 0 && after.failures + after.misuses == 0;
+    heap.reset();
+    const bool second = bound_is_right(heap, out);
+    std::printf("%s: handle: %s, bound: %s, aligned: %s, arrays: %s\n", here().c_str(), first ? "right" : "WRONG",
+                second ? "right" : "WRONG", third ? "right" : "WRONG", fourth ? "right" : "WRONG");
+    return first && second && third && fourth;
+}
+
+/* Whether each device keeps its bound heap, whatever is done while another one is current. The current one is 0 then. */
+static bool devices_are_apart(int count, unsigned long long *out) {
+    std::vector<std::unique_ptr<scatterheap::BoundHeap>> heaps;
+    for (int device = 0; device < count; ++device) {
+        cudaSetDevice(device);
+        heaps.push_back(std::make_unique<scatterheap::BoundHeap>("16MiB"));
+    }
+    bool right = true;
+    for (int device = 0; device < count; ++device) {
+        heaps[(device + 1) % count]->reset();
+        cudaSetDevice(device);
+        right = bound_is_right(*heaps[device], out) && right;
+    }
+    cudaSetDevice(0);
+    try {
+        scatterheap::bind(*heaps[count - 1]);
+        right = count == 1 && right;
+    } catch (const scatterheap::Error &error) {
+        right = count > 1 && std::string(error.what()).find("was used on cuda:0") != std::string::npos && right;
+    }
+    // The last one goes while device 0 is current, whose heap stays bound.
+    if (count > 1) {
+        heaps.pop_back();
+        right = scatterheap::current_device() == 0 && bound_is_right(*heaps[0], out) && right;
+    }
+    std::printf("%d devices: %s\n", count, right ? "right" : "WRONG");
+    return right;
+}
+
 int main() {
     if (!host_is_right()) {
         return 1;
     }
     try {
+        // Where there is no GPU it says so.
+        scatterheap::Heap("1MiB");
+        int count = 0;
+        scatterheap::check_cuda(cudaGetDeviceCount(&count), "the devices cannot be counted");
         unsigned long long *out = nullptr;
-        cudaMallocManaged(&out, 8 * sizeof *out);
-        const bool third = are_aligned("16MiB", out) && are_aligned("16MiB,harden=tags", out);
-        const bool fourth = arrays_are_right(out);
-        scatterheap::BoundHeap heap("16MiB");
-        with_handle<<<1, 32>>>(heap.handle(), out);
-        const scatterheap_occupancy after = heap.snapshot();
-        const bool first = out[0] >= 100 && out[1] == 1 && after.used_blocks == 0;
-        heap.reset();
-        with_bound<<<4, 64>>>(out);
-        const scatterheap_occupancy last = heap.snapshot();
-        const bool second = out[0] == 1 && out[1] == 1 && out[2] == 1 && out[3] == 3 && last.used_blocks == 0;
-        heap.check_invariants();
-        std::printf("handle: %s, bound: %s, aligned: %s, arrays: %s, %llu failures, %llu misuses\n", first ? "right" : "WRONG",
-                    second ? "right" : "WRONG", third ? "right" : "WRONG", fourth ? "right" : "WRONG",
-                    static_cast<unsigned long long>(after.failures + last.failures),
-                    static_cast<unsigned long long>(after.misuses + last.misuses));
-        return first && second && third && fourth && after.failures + last.failures + after.misuses + last.misuses == 0 ? 0 : 1;
+        scatterheap::check_cuda(cudaMallocManaged(&out, 8 * sizeof *out), "no managed memory");
+        bool right = true;
+        for (int device = 0; device < count; ++device) {
+            cudaSetDevice(device);
+            right = device_is_right(out) && right;
+        }
+        return devices_are_apart(count, out) && right ? 0 : 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "error: %s\n", error.what());
         return 3;
