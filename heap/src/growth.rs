@@ -286,7 +286,7 @@ impl Core {
         let (pages, limit) = mailbox.read_answer();
         // Relaxed: a hint, see `is_refused`.
         shared.limit.store(limit, Ordering::Relaxed);
-        self.post(mailbox, own, limit);
+        self.post(mailbox, own, (pages, limit));
         let pages = pages.min(self.layout().page_count);
         // Relaxed: only the holder of the lease changes it.
         let admitted = shared.admitted.load(Ordering::Relaxed);
@@ -307,19 +307,24 @@ impl Core {
     /// calls.
     ///
     /// What cannot be had must not stand in the way of what can: a request that was refused gives way
-    /// to a smaller one. Otherwise it stands, and the host tries again.
-    fn post(&self, mailbox: &Mailbox, own: u32, limit: u32) {
+    /// to a smaller one, and does not come back before the host has answered that. Otherwise it stands, and the host tries again.
+    fn post(&self, mailbox: &Mailbox, own: u32, (pages, limit): (u32, u32)) {
         let shared = &self.globals().shared;
+        let standing = mailbox.request();
         // Relaxed, both: a number that only tells the host how much to map. One that the store
         // forgets is posted by who wanted it, who asks until it had the lease.
-        let mut wanted = shared.wanted.load(Ordering::Relaxed).max(mailbox.request());
+        let mut wanted = shared.wanted.load(Ordering::Relaxed).max(standing);
         let gives_way = wanted >= limit && own < limit && own > 0;
         if gives_way {
             wanted = own;
             shared.wanted.store(own, Ordering::Relaxed);
             mailbox.clear_request();
         }
-        mailbox.raise_request(wanted.max(own));
+        let raised = wanted.max(own);
+        let is_unanswered = standing > pages && standing < limit;
+        if raised < limit || !is_unanswered {
+            mailbox.raise_request(raised);
+        }
     }
 
     /// Makes pages `from..to`, which have memory now, free pages.

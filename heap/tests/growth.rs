@@ -88,6 +88,35 @@ fn a_refused_request_that_does_not_wait_gives_way_to_a_smaller_one() {
 }
 
 #[test]
+fn a_refused_request_does_not_push_out_a_smaller_one() {
+    let (mailbox, host) = half_a_heap(Duration::ZERO);
+    let heap = host.heap();
+    let first = heap.malloc(u64::from(FIRST_PAGES) * PAGE);
+    let too_much = u64::from(ALL_PAGES) * PAGE;
+    assert!(heap.malloc(too_much).is_null());
+    mailbox.refuse(FIRST_PAGES, ALL_PAGES);
+    // The small one comes first, and the host reads the mailbox after both.
+    assert!(heap.malloc(PAGE).is_null());
+    assert!(heap.malloc(too_much).is_null());
+    heap.admit_mapped();
+    assert_eq!(mailbox.request(), FIRST_PAGES + 1);
+    mailbox.answer(Answer {
+        pages: FIRST_PAGES + 1,
+        closed: false,
+    });
+    let page = heap.malloc(PAGE);
+    assert!(!page.is_null());
+    // It was answered, so the large one is asked for again.
+    assert!(heap.malloc(too_much).is_null());
+    assert_eq!(mailbox.request(), ALL_PAGES);
+    // SAFETY: the blocks are this thread's.
+    unsafe {
+        heap.free(page);
+        heap.free(first);
+    }
+}
+
+#[test]
 fn pages_that_came_too_late_to_be_admitted_are_retracted() {
     let (mailbox, host) = half_a_heap(Duration::ZERO);
     let heap = host.heap();
