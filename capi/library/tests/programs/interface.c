@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int failures = 0;
 
@@ -115,6 +117,36 @@ static void misuse(const char *device) {
     EXPECT(!scatterheap_create(device, "trace=/no/such/directory/file,caching") && said("another file"));
 }
 
+/* Lines of a file; -1 if there is none. */
+static int lines(const char *file) {
+    FILE *opened = fopen(file, "r");
+    if (!opened) return -1;
+    int count = 0, letter;
+    while ((letter = getc(opened)) != EOF) count += letter == '\n';
+    fclose(opened);
+    return count;
+}
+
+/* A child that was forked writes nothing of its parent's trace, neither what it does itself nor when it ends. A process that
+ * used a GPU cannot be forked. */
+static void forks(const char *device) {
+    if (strncmp(device, "cpu", 3) != 0) return;
+    char file[] = "/tmp/scatterheap-trace-XXXXXX", composition[100];
+    int opened = mkstemp(file);
+    EXPECT(opened >= 0 && close(opened) == 0);
+    snprintf(composition, sizeof composition, "trace=%s,caching", file);
+    scatterheap_resource *memory = scatterheap_create(device, composition);
+    EXPECT(scatterheap_allocate(memory, 1000, 256, NULL) != NULL);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) exit(scatterheap_allocate(memory, 2000, 256, NULL) == NULL || scatterheap_flush(memory) != 0);
+    int status = 1;
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(lines(file) == 0); /* Of the parent nothing is written yet. */
+    EXPECT(scatterheap_destroy(memory) == 0 && lines(file) == 2);
+    EXPECT(unlink(file) == 0);
+}
+
 static void arena(const char *device) {
     scatterheap_resource *memory = scatterheap_create(device, "arena=16MiB");
     void *first = scatterheap_allocate(memory, 1000, 256, NULL);
@@ -212,6 +244,7 @@ int main(int count, char **arguments) {
     blocks(device);
     peak(device);
     misuse(device);
+    forks(device);
     arena(device);
     heaps(device);
     torch();

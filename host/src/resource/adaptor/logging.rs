@@ -2,20 +2,27 @@
 
 use super::super::{DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use scatterheap_trace::csv_format::HEADER;
 use std::collections::HashMap;
-use std::fmt;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::thread::ThreadId;
+use std::{fmt, process};
 
 /// Writes every allocation and deallocation that succeeds as a line of CSV, in the order in which
 /// they happened: the [format](scatterheap_trace::csv_format) of traces, which `scatterheap replay`
 /// reads. Calls wait for each other, so what is below must not call it: an
 /// [`OnFailure`](super::OnFailure) whose function frees blocks through the log belongs above.
+///
+/// The log is that of the process that made it. A child that was forked has a copy of what is not written yet, and
+/// perhaps of a lock that nobody will ever open: it writes nothing.
 pub struct Logging<U, W: Write> {
     upstream: U,
-    log: Mutex<Log<W>>,
+    /// The process that made it.
+    process: u32,
+    /// Dropping it writes out what is left.
+    log: Mutex<ManuallyDrop<Log<W>>>,
 }
 
 struct Log<W: Write> {
@@ -67,7 +74,8 @@ impl<U: MemoryResource, W: Write + Send> Logging<U, W> {
     pub fn new(upstream: U, writer: W) -> Self {
         Self {
             upstream,
-            log: Mutex::new(Log::new(writer)),
+            process: process::id(),
+            log: Mutex::new(ManuallyDrop::new(Log::new(writer))),
         }
     }
 
@@ -82,7 +90,9 @@ impl<U: MemoryResource, W: Write + Send> Logging<U, W> {
     ///
     /// If it cannot be written, or something before could not be.
     pub fn flush(&self) -> Result<()> {
-        let mut log = self.log.lock();
+        let Some(mut log) = self.log() else {
+            return Ok(());
+        };
         if let Some(error) = log.failed.take() {
             return Err(Error::Log(error.to_string()));
         }
@@ -92,13 +102,36 @@ impl<U: MemoryResource, W: Write + Send> Logging<U, W> {
     }
 }
 
+impl<U, W: Write> Logging<U, W> {
+    /// Whether this is the process that made it.
+    fn is_ours(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// The log, in the process that made it.
+    fn log(&self) -> Option<MutexGuard<'_, ManuallyDrop<Log<W>>>> {
+        self.is_ours().then(|| self.log.lock())
+    }
+}
+
+impl<U, W: Write> Drop for Logging<U, W> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: it is used no more.
+            unsafe { ManuallyDrop::drop(self.log.get_mut()) };
+        }
+    }
+}
+
 impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
 
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
-        let mut log = self.log.lock();
+        let Some(mut log) = self.log() else {
+            return self.upstream.allocate(bytes, alignment, stream);
+        };
         if let Some(error) = log.failed.take() {
             return Err(Error::Log(error.to_string()));
         }
@@ -117,10 +150,12 @@ impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        let mut log = self.log.lock();
+        let mut log = self.log();
         self.upstream
             .deallocate(pointer, bytes, alignment, stream)?;
-        if let Some(number) = log.blocks.remove(&pointer) {
+        if let Some(log) = &mut log
+            && let Some(number) = log.blocks.remove(&pointer)
+        {
             log.line("free", number, None);
         }
         Ok(())
