@@ -147,7 +147,7 @@ pub enum Error {
     },
     /// A kernel ended abnormally. Everything on the device is lost.
     #[error(
-        "kernel `{kernel}` faulted ({message}); what was on the device is lost: `rebuild` the heap, or start a new process if the driver does not allow that"
+        "kernel `{kernel}` faulted ({message}); what was on the device is lost: start a new process, or in Rust `rebuild` the heap, where the driver allows that"
     )]
     KernelFault {
         /// The kernel launched last.
@@ -191,7 +191,7 @@ pub enum Error {
     RegionLost,
     /// A heap was used after its device faulted.
     #[error(
-        "the heap was lost when a kernel faulted: `rebuild` it, or start a new process if the driver does not allow that"
+        "the heap was lost when a kernel faulted: start a new process, or in Rust `rebuild` it, where the driver allows that"
     )]
     HeapLost,
     /// A heap or memory was used with another device than its own.
@@ -202,6 +202,21 @@ pub enum Error {
         /// Device that it was used on.
         used: String,
     },
+    /// A stream or an event was used with another handle of a device than its own.
+    #[error(
+        "a stream of {stream} was used with another device, {used}: use one of the same device handle, or of a clone of it"
+    )]
+    WrongStream {
+        /// Device of the stream.
+        stream: String,
+        /// Device that it was used with.
+        used: String,
+    },
+    /// A block of a heap on a GPU was to be allocated or freed by a thread of the host.
+    #[error(
+        "a single block of a heap on {0} was asked for or freed, but its memory is not the host's: use malloc_each and free_each, or call device functions in kernels"
+    )]
+    NotTheHosts(String),
     /// A device whose kernels cannot access another one's memory.
     #[error(
         "{device} was to access the memory of {owner}, but the hardware does not let it: copy, or use GPUs that are connected"

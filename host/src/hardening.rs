@@ -45,6 +45,7 @@ impl Heap {
         if !self.hardening().contains(Hardening::QUARANTINE) {
             return Ok(());
         }
+        let _turn = self.in_turn.lock();
         let arguments = self.hardening_arguments(0, 0)?;
         // SAFETY: the heap is this device's; draining is as safe as freeing.
         unsafe { self.launch::<DrainQuarantine>(Grid::of(DRAINERS), &arguments)? };

@@ -3,6 +3,18 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use bytemuck::{AnyBitPattern, NoUninit};
+use parking_lot::RwLock;
+
+/// So many zeroes, into which is read. The device may have more memory than the host.
+pub(crate) fn zeroes<T: AnyBitPattern>(count: usize) -> Result<Vec<T>> {
+    let asked = (count as u64).saturating_mul(size_of::<T>() as u64);
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(count)
+        .map_err(|_| Error::OutOfHostMemory { asked })?;
+    values.resize(count, T::zeroed());
+    Ok(values)
+}
 
 /// A piece of a device's memory.
 #[derive(Debug)]
@@ -14,6 +26,8 @@ pub struct Memory {
     generation: u64,
     /// Memory that the caller brought is the caller's to release.
     owned: bool,
+    /// Held to write by who changes it from the host, and to read by who copies from it: on the CPU nothing else orders them.
+    copying: RwLock<()>,
 }
 
 impl Memory {
@@ -25,6 +39,7 @@ impl Memory {
             bytes,
             generation,
             owned,
+            copying: RwLock::new(()),
         }
     }
 
@@ -53,7 +68,7 @@ impl Memory {
 
     fn check(&self, offset: u64, asked: u64) -> Result<u64> {
         if !self.is_alive() {
-            return Err(Error::HeapLost);
+            return Err(self.device.why_lost());
         }
         match offset.checked_add(asked) {
             Some(end) if end <= self.bytes => Ok(self.address + offset),
@@ -72,6 +87,7 @@ impl Memory {
     /// If they do not fit, or the device fails.
     pub fn write<T: NoUninit>(&self, offset: u64, values: &[T]) -> Result<()> {
         let address = self.check(offset, size_of_val(values) as u64)?;
+        let _alone = self.copying.write();
         // SAFETY: the range lies in this memory.
         unsafe { self.device.copy_to(address, bytemuck::cast_slice(values)) }
     }
@@ -84,12 +100,8 @@ impl Memory {
     pub fn read<T: AnyBitPattern + NoUninit>(&self, offset: u64, count: usize) -> Result<Vec<T>> {
         let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
         let address = self.check(offset, bytes)?;
-        // The device may have more memory than the host.
-        let mut values = Vec::new();
-        values
-            .try_reserve_exact(count)
-            .map_err(|_| Error::OutOfHostMemory { asked: bytes })?;
-        values.resize(count, T::zeroed());
+        let mut values = zeroes(count)?;
+        let _unchanged = self.copying.read();
         // SAFETY: the range lies in this memory.
         unsafe {
             self.device
@@ -105,6 +117,7 @@ impl Memory {
     /// If the device fails.
     pub fn clear(&self) -> Result<()> {
         let address = self.check(0, self.bytes)?;
+        let _alone = self.copying.write();
         // SAFETY: the range is this memory.
         unsafe { self.device.clear(address, self.bytes) }
     }

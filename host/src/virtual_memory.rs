@@ -106,6 +106,11 @@ impl Reservation {
         self.generation == self.device.generation() && !self.device.is_lost()
     }
 
+    /// What a call is told that needs it, once it is gone.
+    pub(crate) fn why_lost(&self) -> Error {
+        self.device.why_lost()
+    }
+
     fn mapped(&self) -> MutexGuard<'_, Mapped> {
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +137,7 @@ impl Reservation {
             .iter()
             .fold(0, |sum: u64, memory| sum.saturating_add(memory.bytes));
         if !self.is_alive() || !pieces.iter().all(PhysicalMemory::is_alive) {
-            return Err(Error::HeapLost);
+            return Err(self.why_lost());
         }
         let is_own = |memory: &PhysicalMemory| self.device.is_same(&memory.device);
         if !self.is_free(&mapped, &aliases, offset, bytes) || !pieces.iter().all(is_own) {
@@ -176,7 +181,7 @@ impl Reservation {
         let handles = sources.iter().map(find).collect::<Result<Vec<_>>>()?;
         let bytes: u64 = handles.iter().map(|(_, bytes)| bytes).sum();
         if !self.is_alive() {
-            return Err(Error::HeapLost);
+            return Err(self.why_lost());
         }
         if !self.is_free(&mapped, &aliases, offset, bytes) {
             return Err(Error::OutOfBounds {

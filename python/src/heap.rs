@@ -1,6 +1,6 @@
 //! The class `Heap`.
 
-use crate::errors::{exception, of_text};
+use crate::errors::exception;
 use crate::held::{Held, detached};
 use crate::snapshot::Snapshot;
 use pyo3::prelude::*;
@@ -39,15 +39,7 @@ impl Heap {
         py: Python<'_>,
         body: impl FnOnce(&HeapHandle) -> T + Send,
     ) -> PyResult<T> {
-        if self.is_gpu {
-            let text = format!(
-                "a single block of a heap on {} was asked for or freed, but its memory is not the host's: use malloc_each \
-                 and free_each, or call device functions in kernels",
-                self.label
-            );
-            return Err(of_text(py, &text));
-        }
-        self.with(py, |heap| Ok(body(&heap.handle()?)))
+        self.with(py, |heap| heap.on_the_host(body))
     }
 
     fn shut(&self) {

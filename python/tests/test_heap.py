@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zlib
 
@@ -56,6 +57,27 @@ class Heaps(unittest.TestCase):
             np.testing.assert_array_equal(heap.snapshot().live["address"], np.sort(addresses[1::2]))
             heap.free_each(addresses[1::2])
             self.assertEqual(heap.occupancy()["used_blocks"], 0)
+
+    def test_calls_of_threads_come_one_after_another(self):
+        with scatterheap.Heap("4MiB", "cpu") as heap:
+            over = threading.Event()
+
+            def allocate():
+                while not over.is_set():
+                    # A reset may take it back: then it is refused.
+                    heap.free(heap.malloc(100))
+
+            threads = [threading.Thread(target=allocate) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            found = []
+            for _ in range(100):
+                found += heap.snapshot().violations()
+                heap.reset()
+            over.set()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(found + heap.snapshot().violations(), [])
 
     def test_arrays_and_figures_agree(self):
         for heap in self.on_each_device():

@@ -205,12 +205,16 @@ fn kernels_on_a_gpu_are_not_launched_without_a_global_heap() {
 /// Names the device that [`runs_out_of_memory`] is to end.
 const VICTIM: &str = "SCATTERHEAP_TEST_VICTIM";
 
+/// Whether it is to wait for its launch itself; else dropping the global heap does.
+const WAITS: &str = "SCATTERHEAP_TEST_WAITS";
+
 /// A process of its own that runs out of memory on a device: what it prints and whether it ended well.
-fn victim(device: &str) -> (String, bool) {
+fn victim(device: &str, waits: bool) -> (String, bool) {
     let program = std::env::current_exe().expect("a test is a program");
     let output = Command::new(program)
         .args(["--exact", "runs_out_of_memory", "--nocapture"])
         .env(VICTIM, device)
+        .envs(waits.then_some((WAITS, "yes")))
         .output()
         .expect("it starts");
     let printed = [output.stdout, output.stderr].concat();
@@ -234,14 +238,23 @@ fn runs_out_of_memory() {
     let arguments = starve_arguments(&lengths, 700);
     // SAFETY: there is a place for each thread.
     let launched = unsafe { global.launch::<Exceed>(Grid::of(700), &arguments) };
-    let error = launched.and_then(|()| device.synchronize());
-    println!("{}", error.expect_err("there is not so much memory"));
+    if std::env::var(WAITS).is_ok() {
+        let error = launched.and_then(|()| device.synchronize());
+        println!("{}", error.expect_err("there is not so much memory"));
+    } else {
+        launched.expect("it begins");
+        // That waits, and has nobody to tell: the next call says it, whichever that is, and those after it that the heap is lost.
+        drop(global);
+        println!("{}", heap.snapshot().expect_err("it is lost"));
+        let error = heap.handle().expect_err("it is lost");
+        assert!(matches!(error, Error::HeapLost), "{error:?}");
+    }
     assert!(device.is_lost());
 }
 
 #[test]
 fn who_must_have_memory_on_the_cpu_ends_the_process() {
-    let (printed, succeeded) = victim("cpu");
+    let (printed, succeeded) = victim("cpu", true);
     assert!(!succeeded, "{printed}");
     // Several threads may say so at once, word by word.
     for words in ["memory allocation of ", "104857600", " bytes failed"] {
@@ -255,13 +268,15 @@ fn who_must_have_memory_on_a_gpu_is_counted() {
         println!("skipped: running out of memory on a GPU (no GPU found)");
         return;
     }
-    let (printed, succeeded) = victim("cuda:0");
-    assert!(succeeded, "{printed}");
-    for words in [
-        "kernel `collections_exceed` ran out of memory",
-        "100 MiB",
-        "larger",
-    ] {
-        assert!(printed.contains(words), "no {words}: {printed}");
+    for waits in [true, false] {
+        let (printed, succeeded) = victim("cuda:0", waits);
+        assert!(succeeded, "{printed}");
+        for words in [
+            "kernel `collections_exceed` ran out of memory",
+            "100 MiB",
+            "larger",
+        ] {
+            assert!(printed.contains(words), "no {words}: {printed}");
+        }
     }
 }

@@ -78,9 +78,10 @@ impl Device {
         let mut current = self.0.global.lock();
         if current.is_some_and(|current| current.is(&global)) {
             *current = None;
-            // Errors are of launches, and come again with the next call. A lost device has no modules.
-            let _waited = self.synchronize();
+            let waited = self.synchronize();
+            // A lost device has no modules, but knows where failures are noted, until it is told to forget that.
             let _written = either!(self, device => device.write_global(None));
+            self.tell_later(waited);
         }
     }
 

@@ -394,8 +394,8 @@ impl Device {
     ) -> Result<()> {
         grid.check()?;
         if !self.is_same(stream.device()) {
-            return Err(Error::WrongDevice {
-                heap: stream.device().label(),
+            return Err(Error::WrongStream {
+                stream: stream.device().label(),
                 used: self.label(),
             });
         }
@@ -485,6 +485,23 @@ impl Device {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         either!(self, device => device.is_lost())
+    }
+
+    /// What a call is told that needs what was lost.
+    pub(crate) fn why_lost(&self) -> Error {
+        either!(self, device => device.why_lost())
+    }
+
+    /// Waits for all launches where nobody can be told of errors. If one of them faulted the next call says so.
+    pub(crate) fn settle(&self) {
+        self.tell_later(self.synchronize());
+    }
+
+    /// Keeps an error by which the device was lost for the next call, as nobody can be told of it now.
+    fn tell_later(&self, waited: Result<()>) {
+        if let Err(error) = waited {
+            either!(self, device => device.keep(error));
+        }
     }
 
     /// Makes a lost device usable again. Everything that was on it is gone.

@@ -65,7 +65,7 @@ impl Pool {
         if self.generation == self.device.generation() && !self.device.is_lost() {
             return Ok(());
         }
-        Err(crate::Error::HeapLost)
+        Err(self.device.why_lost())
     }
 
     pub fn allocate(&self, bytes: u64, stream: &Stream) -> Result<u64> {
@@ -112,7 +112,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         if self.alive().is_ok() {
             // Work may still use its memory. An error has nobody to go to.
-            let _failed = self.device.synchronize();
+            self.device.settle();
             // SAFETY: nobody has the pool any more.
             on_gpu!(self, cuda => unsafe { cuda.destroy_pool(self.handle) });
         }

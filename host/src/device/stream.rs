@@ -103,7 +103,7 @@ impl Stream {
         if self.0.generation == self.0.device.generation() && !self.0.device.is_lost() {
             return Ok(());
         }
-        Err(Error::HeapLost)
+        Err(self.0.device.why_lost())
     }
 
     /// Waits until all work that was enqueued is done.
@@ -141,8 +141,8 @@ impl Stream {
         self.alive()?;
         event.stream.alive()?;
         if !self.0.device.is_same(event.stream.device()) {
-            return Err(Error::WrongDevice {
-                heap: event.stream.device().label(),
+            return Err(Error::WrongStream {
+                stream: event.stream.device().label(),
                 used: self.0.device.label(),
             });
         }

@@ -97,6 +97,7 @@ impl Heap {
     /// nothing changes.
     pub fn grow(&self, bytes: u64) -> Result<u64> {
         let growing = self.growing_or_refuse()?;
+        let _turn = self.in_turn.lock();
         self.check()?;
         growing
             .pieces
@@ -119,6 +120,7 @@ impl Heap {
     /// No kernel that uses the heap may be launched from elsewhere meanwhile.
     pub unsafe fn shrink(&self) -> Result<u64> {
         let growing = self.growing_or_refuse()?;
+        let _turn = self.in_turn.lock();
         self.check()?;
         self.drain_quarantine()?;
         self.device().synchronize()?;
@@ -209,6 +211,7 @@ impl Heap {
             watcher.attend();
             return Ok(());
         }
+        let _turn = self.in_turn.lock();
         let prepare = |first, count| self.prepare(first, count);
         match growing.pieces.serve_request(&prepare) {
             Ok(true) => self.admit(),

@@ -144,7 +144,7 @@ impl Pieces {
         let mut state = self.state();
         // A recovery of the device takes the mailbox with it.
         if !self.range.is_alive() {
-            return Err(Error::HeapLost);
+            return Err(self.range.why_lost());
         }
         let request = self.mailbox().request().min(self.layout.page_count);
         if request <= state.pages {

@@ -2,8 +2,9 @@
 
 use super::Heap;
 use crate::device::Grid;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Memory;
+use heap_core::Heap as Handle;
 use kernels::each::{EachArguments, FreeEach, MallocEach, Request};
 use simt::kernel::Kernel;
 
@@ -43,6 +44,21 @@ impl Heap {
             self.for_each::<FreeEach>(requests.collect())?;
         }
         Ok(())
+    }
+
+    /// Runs `body`, which allocates or frees by the handle it is given, on the calling thread: on the CPU, where the
+    /// heap's memory is the host's. As of [`malloc_each`](Self::malloc_each), calls of other threads that make the heap
+    /// empty, or read it, come before or after it.
+    ///
+    /// # Errors
+    ///
+    /// If the heap is on a GPU, or was lost.
+    pub fn on_the_host<T>(&self, body: impl FnOnce(&Handle) -> T) -> Result<T> {
+        if self.device.is_gpu() {
+            return Err(Error::NotTheHosts(self.device.label()));
+        }
+        let _turn = self.in_turn.lock();
+        Ok(body(&self.handle()?))
     }
 
     /// Launches a kernel with a thread for each request; the requests as it leaves them.

@@ -45,9 +45,9 @@ pub struct Heap {
     generation: AtomicU32,
     /// Of the quarantine.
     ring: Option<Memory>,
-    /// Held by calls that make the heap empty, read it as a whole or allocate for the host, so that each comes
+    /// Held by calls that make the heap empty or larger, read it as a whole or allocate for the host, so that each comes
     /// before or after another of a different thread. On the CPU, where nothing is enqueued, nothing else orders
-    /// them. Reentrant: a thread of a pool may begin another call while it waits for one.
+    /// them. Reentrant: some of them are made of others.
     pub(crate) in_turn: ReentrantMutex<()>,
 }
 
@@ -178,7 +178,7 @@ impl Heap {
         if self.metadata.is_alive() {
             Ok(())
         } else {
-            Err(Error::HeapLost)
+            Err(self.device.why_lost())
         }
     }
 
@@ -218,8 +218,8 @@ impl Heap {
     /// Makes the heap empty; all blocks are gone. Waits until that is done. Handles from before are
     /// stale then: what is tried through them is refused and counted, see
     /// [`Misuse::Stale`](heap_core::misuse::Misuse::Stale). Other host threads may call [`malloc_each`](Self::malloc_each),
-    /// [`free_each`](Self::free_each) and [`snapshot`](Self::snapshot) meanwhile, which come before or after it, but
-    /// launch nothing that uses the heap.
+    /// [`free_each`](Self::free_each), [`on_the_host`](Self::on_the_host), [`grow`](Self::grow) and [`snapshot`](Self::snapshot) meanwhile, which come
+    /// before or after it, but launch nothing that uses the heap, nor call it themselves by a handle.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl Heap {
 
     /// Reads back what the heap holds, after all launches. What other host threads launch meanwhile may be in it by
     /// half, as if the heap were damaged: on the CPU that is every launch of theirs that has not returned, but for
-    /// [`malloc_each`](Self::malloc_each) and [`free_each`](Self::free_each), which come before or after it.
+    /// [`malloc_each`](Self::malloc_each), [`free_each`](Self::free_each) and [`on_the_host`](Self::on_the_host), which come before or after it.
     ///
     /// # Errors
     ///

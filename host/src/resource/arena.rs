@@ -289,7 +289,7 @@ impl MemoryResource for Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // Work may still use what is unmapped now. If the device failed there is nothing to wait for.
-        let _failed = self.device.synchronize();
+        self.device.settle();
     }
 }
 

@@ -75,10 +75,19 @@ impl MemoryResource for DeviceMemory {
             self.ledger.remove(pointer, bytes, alignment)?;
             blocks.remove(&pointer)
         };
-        // Work may still use it. If that faulted the memory is gone anyway.
-        let waited = stream.synchronize();
+        // Work may still use it. If that faulted the memory is gone anyway; if it could not be waited for the block stays what it was.
+        if let Err(error) = stream.synchronize() {
+            if !self.device.is_lost()
+                && let Some(memory) = memory
+            {
+                let mut blocks = self.blocks.lock();
+                self.ledger.insert(pointer, bytes, alignment)?;
+                blocks.insert(pointer, memory);
+            }
+            return Err(error.into());
+        }
         drop(memory);
-        Ok(waited?)
+        Ok(())
     }
 
     fn live(&self) -> Live {
@@ -90,7 +99,7 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if !self.blocks.get_mut().is_empty() {
             // Work may still use them. If the device failed there is nothing to wait for.
-            let _failed = self.device.synchronize();
+            self.device.settle();
         }
     }
 }

@@ -313,7 +313,7 @@ impl Drop for DriverPool {
             .for_each(|block, bytes, alignment| left.push((block, bytes, alignment)));
         if !left.is_empty() {
             // Any stream may use them. If the device failed there is nothing to wait for.
-            let _failed = self.device.synchronize();
+            self.device.settle();
         }
         for (block, bytes, alignment) in left {
             // The driver keeps a pool that has blocks. An error has nobody to go to.

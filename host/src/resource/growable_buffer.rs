@@ -3,6 +3,7 @@
 use super::owned::bytes_of;
 use super::{DevicePointer, Error, Result};
 use crate::device::{Device, Stream};
+use crate::memory::zeroes;
 use crate::virtual_memory::Reservation;
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::marker::PhantomData;
@@ -158,11 +159,11 @@ impl<T: NoUninit + AnyBitPattern> GrowableBuffer<T> {
     ///
     /// # Errors
     ///
-    /// If there are not as many, or the device fails.
+    /// If there are not as many, the host has no memory for them, or the device fails.
     pub fn read(&self, stream: &Stream, first: usize, count: usize) -> Result<Vec<T>> {
         self.check(stream)?;
         let address = self.place(first, count)?;
-        let mut values = vec![T::zeroed(); count];
+        let mut values = zeroes(count)?;
         if count > 0 {
             let bytes = bytemuck::cast_slice_mut(&mut values);
             // SAFETY: the place has memory.
@@ -175,7 +176,7 @@ impl<T: NoUninit + AnyBitPattern> GrowableBuffer<T> {
 impl<T> Drop for GrowableBuffer<T> {
     fn drop(&mut self) {
         // Work may still use what is unmapped now. If the device failed there is nothing to wait for.
-        let _failed = self.device.synchronize();
+        self.device.settle();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, MemoryResource, Result};
 use crate::device::Stream;
+use crate::memory::zeroes;
 use bytemuck::{AnyBitPattern, NoUninit};
 use std::fmt;
 use std::marker::PhantomData;
@@ -127,10 +128,10 @@ impl<T: NoUninit + AnyBitPattern> DeviceVec<T> {
     ///
     /// # Errors
     ///
-    /// If there are not as many, or the device fails.
+    /// If there are not as many, the host has no memory for them, or the device fails.
     pub fn read(&self, first: usize, count: usize) -> Result<Vec<T>> {
         let address = self.place(first, count)?;
-        let mut values = vec![T::zeroed(); count];
+        let mut values = zeroes(count)?;
         if bytes_of::<T>(count) > 0 {
             let bytes = bytemuck::cast_slice_mut(&mut values);
             // SAFETY: the place is within the block, which this owns.

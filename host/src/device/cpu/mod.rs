@@ -15,13 +15,14 @@ use super::{Grid, MemoryInfo};
 use crate::error::{Error, Result};
 use alloc_core::native;
 use heap_core::Heap as Handle;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{BroadcastContext, ThreadPool, ThreadPoolBuilder};
 use simt::emulation::{Position, set_position};
 use simt::kernel::Kernel;
 use std::alloc::{Layout, alloc, dealloc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 /// Large memory is aligned to this, as a GPU's is.
@@ -117,6 +118,22 @@ impl Cpu {
         Ok(self.pool.get_or_init(|| pool))
     }
 
+    /// Has all threads run a function, and waits for them.
+    fn wait_for(&self, run: &(impl Fn(BroadcastContext<'_>) + Sync)) -> Result<()> {
+        let pool = self.pool()?;
+        if pool.current_thread_index().is_some() || rayon::current_thread_index().is_none() {
+            pool.broadcast(run);
+            return Ok(());
+        }
+        // A thread of somebody else's pool takes up other work of that pool while it waits, such as another call of the same heap in the middle of this
+        // one. So it is a plain thread that waits for ours.
+        thread::scope(|scope| {
+            let waiting = thread::Builder::new().spawn_scoped(scope, || pool.broadcast(run));
+            let _threads_are_done = waiting.map_err(Error::threads(1))?.join();
+            Ok(())
+        })
+    }
+
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         // Relaxed: the counter only deals blocks out.
         let next = AtomicU32::new(0);
@@ -124,7 +141,7 @@ impl Cpu {
         // Relaxed: the number only tells launches apart.
         let grid_id = self.launches.fetch_add(1, Ordering::Relaxed);
         let global = *self.global.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pool()?.broadcast(|context| {
+        let run = |context: BroadcastContext<'_>| {
             let sm_id = u32::try_from(context.index()).unwrap_or(0);
             loop {
                 let block_index = next.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +171,8 @@ impl Cpu {
                     failed.store(true, Ordering::Relaxed);
                 }
             }
-        });
+        };
+        self.wait_for(&run)?;
         if failed.into_inner() {
             return Err(Error::KernelFault {
                 kernel: K::NAME,
@@ -163,6 +181,13 @@ impl Cpu {
         }
         Ok(())
     }
+
+    pub fn why_lost(&self) -> Error {
+        Error::HeapLost
+    }
+
+    /// Nothing is lost here.
+    pub fn keep(&self, _error: Error) {}
 
     pub fn load_module(&self, _ptx: &str) -> Result<()> {
         Ok(())

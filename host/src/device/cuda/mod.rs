@@ -49,6 +49,8 @@ pub(super) struct Cuda {
     /// this is.
     failures: Mutex<Option<u64>>,
     lost: AtomicBool,
+    /// Why it is lost, where nobody could be told.
+    untold: Mutex<Option<Error>>,
     generation: AtomicU64,
 }
 
@@ -77,6 +79,22 @@ struct State {
     global: Option<Box<Global>>,
     /// Bytes of a thread's stack at least.
     stack: usize,
+}
+
+impl State {
+    /// Gives a new context, which is current, what the one before had.
+    fn restore(&mut self) -> Result<()> {
+        if !self.sources.is_empty() {
+            raise_stack(self.stack)?;
+        }
+        if let Some(bytes) = self.malloc_heap {
+            set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
+        }
+        for source in &self.sources {
+            self.modules.extend(module::load(source)?);
+        }
+        Ok(())
+    }
 }
 
 /// A kernel in a module.
@@ -177,7 +195,7 @@ impl Cuda {
                 device,
                 Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
             )?,
-            context: AtomicPtr::new(retain(device)?),
+            context: AtomicPtr::new(retain(device).map_err(failed("make a context"))?),
             last: Mutex::new("none"),
             state: Mutex::new(State {
                 modules: Vec::new(),
@@ -189,6 +207,7 @@ impl Cuda {
             }),
             failures: Mutex::new(None),
             lost: AtomicBool::new(false),
+            untold: Mutex::new(None),
             generation: AtomicU64::new(0),
         };
         if let Some(source) = source {
@@ -243,12 +262,37 @@ impl Cuda {
     /// Makes the context current for the calling thread.
     fn enter(&self) -> Result<()> {
         if self.is_lost() {
-            return Err(Error::HeapLost);
+            return Err(self.why_lost());
         }
+        self.make_current()
+    }
+
+    /// The same to release something; false if that is gone with the device.
+    fn enter_to_release(&self) -> bool {
+        !self.is_lost() && self.make_current().is_ok()
+    }
+
+    fn make_current(&self) -> Result<()> {
         // Acquire: pairs with `recover`.
         let context = self.context.load(Ordering::Acquire);
         // SAFETY: the context is retained until the device is dropped.
         unsafe { context::make_current(context) }.map_err(failed("enter a context"))
+    }
+
+    /// What a call of a lost device is told: once what nobody was told, and from then on that it is lost.
+    pub fn why_lost(&self) -> Error {
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        untold.take().unwrap_or(Error::HeapLost)
+    }
+
+    /// Keeps an error by which the device was lost, and that nobody can be told now, for the next call.
+    pub fn keep(&self, error: Error) {
+        if matches!(
+            error,
+            Error::KernelFault { .. } | Error::KernelOutOfMemory { .. }
+        ) {
+            *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
     }
 
     /// Makes the context current and locks the state.
@@ -316,11 +360,10 @@ impl Cuda {
     }
 
     pub unsafe fn release(&self, address: u64, _bytes: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises.
             if let Err(error) = unsafe { result::free_sync(address) } {
-                // There is nobody to tell; a fault is noticed by the next call.
-                let _fault = self.judge("free memory", error);
+                self.keep(self.judge("free memory", error));
             }
         }
     }
@@ -494,6 +537,7 @@ impl Cuda {
         // What was noted of the global heap lies in memory that goes too.
         self.forget_failures();
         state.global = None;
+        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = None;
         // SAFETY: nothing of the old context is used again: its modules are forgotten here, its
         // memory by the generation.
         let reset = unsafe { sys::cuDevicePrimaryCtxReset_v2(self.device) }.result();
@@ -503,23 +547,13 @@ impl Cuda {
             message: text(error),
         };
         reset.map_err(not_recoverable)?;
-        // SAFETY: released when the device is dropped; just retained when made current.
-        let context = unsafe {
-            let context = result::primary_ctx::retain(self.device).map_err(not_recoverable)?;
-            context::make_current(context).map_err(not_recoverable)?;
-            context
-        };
-        if !state.sources.is_empty() {
-            raise_stack(state.stack)?;
+        let context = retain(self.device).map_err(not_recoverable)?;
+        if let Err(error) = state.restore() {
+            // The next attempt retains it again.
+            // SAFETY: just retained.
+            let _released = unsafe { result::primary_ctx::release(self.device) };
+            return Err(error);
         }
-        if let Some(bytes) = state.malloc_heap {
-            set_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE, bytes)?;
-        }
-        let sources = std::mem::take(&mut state.sources);
-        for source in &sources {
-            state.modules.extend(module::load(source)?);
-        }
-        state.sources = sources;
         // Release: pairs with `enter`.
         self.context.store(context, Ordering::Release);
         // Release: who sees the new generation sees the new state (and takes the lock anyway).
@@ -553,10 +587,10 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        if let Ok(state) = self.state() {
+        if self.enter_to_release() {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             // No launch is left: memory and heaps keep the device alive.
             module::unload(&state.modules);
-            drop(state);
         }
         // SAFETY: retained by `open` or `recover`.
         let _released = unsafe { result::primary_ctx::release(self.device) };
@@ -586,12 +620,16 @@ fn raise_stack(least: usize) -> Result<()> {
     Ok(())
 }
 
-fn retain(device: CUdevice) -> Result<CUcontext> {
-    // SAFETY: released when the device is dropped.
-    let context =
-        unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a context"))?;
+/// Retains the primary context of a device and makes it current. Who has the device releases it.
+fn retain(device: CUdevice) -> std::result::Result<CUcontext, DriverError> {
+    // SAFETY: released below, or as said.
+    let context = unsafe { result::primary_ctx::retain(device) }?;
     // SAFETY: just retained.
-    unsafe { context::make_current(context) }.map_err(failed("enter a context"))?;
+    if let Err(error) = unsafe { context::make_current(context) } {
+        // SAFETY: retained above, and nobody has it.
+        let _released = unsafe { result::primary_ctx::release(device) };
+        return Err(error);
+    }
     Ok(context)
 }
 

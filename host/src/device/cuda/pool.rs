@@ -42,7 +42,7 @@ impl Cuda {
     }
 
     pub unsafe fn destroy_pool(&self, pool: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _destroyed = unsafe { sys::cuMemPoolDestroy(pool_of(pool)) };
         }

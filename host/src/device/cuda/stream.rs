@@ -24,7 +24,7 @@ impl Cuda {
     }
 
     pub unsafe fn destroy_stream(&self, stream: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _destroyed = unsafe { result::stream::destroy(stream_of(stream)) };
         }
@@ -69,7 +69,7 @@ impl Cuda {
     }
 
     pub unsafe fn destroy_event(&self, event: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _destroyed = unsafe { result::event::destroy(event_of(event)) };
         }

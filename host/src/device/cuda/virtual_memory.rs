@@ -56,7 +56,7 @@ impl Cuda {
     }
 
     pub unsafe fn cancel_reservation(&self, address: u64, bytes: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _freed = unsafe { sys::cuMemAddressFree(address, size(bytes)) };
         }
@@ -77,7 +77,7 @@ impl Cuda {
     }
 
     pub unsafe fn release_memory(&self, handle: u64, _bytes: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _released = unsafe { sys::cuMemRelease(handle) };
         }
@@ -141,7 +141,7 @@ impl Cuda {
     }
 
     pub unsafe fn release_host(&self, pointer: u64, _bytes: u64) {
-        if self.enter().is_ok() {
+        if self.enter_to_release() {
             // SAFETY: as the caller promises. An error has nobody to go to.
             let _freed = unsafe { sys::cuMemFreeHost(pointer as *mut c_void) };
         }

@@ -113,7 +113,12 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         check_stream(self.device(), stream)?;
         self.ledger.remove(pointer, bytes, alignment)?;
         let resource = self.of(bytes, alignment);
-        resource.deallocate(pointer, bytes, alignment, stream)
+        let deallocated = resource.deallocate(pointer, bytes, alignment, stream);
+        if deallocated.is_err() {
+            // It has it still.
+            self.ledger.insert(pointer, bytes, alignment)?;
+        }
+        deallocated
     }
 
     fn live(&self) -> Live {

@@ -6,6 +6,9 @@ use std::fmt;
 
 /// Calls a function when memory is out, which may free some; if it says so, the allocation is tried
 /// again. It is called until it gives up or there is enough. Other errors go through.
+///
+/// It belongs above every resource through which the function frees: those below it may be in the middle of the
+/// allocation that failed, and wait for its end before they take anything back.
 pub struct OnFailure<U, F> {
     upstream: U,
     handler: F,

@@ -471,7 +471,7 @@ impl<U: MemoryResource> Drop for Caching<U> {
             .for_each_noted(|block, given, beyond| left.push((block, given, beyond)));
         if !left.is_empty() {
             // Any stream may use them. If the device failed there is nothing to wait for.
-            let _failed = self.device().synchronize();
+            self.device().settle();
         }
         let stream = Stream::default_of(self.device());
         for (block, (bytes, alignment), beyond) in left {

@@ -52,11 +52,11 @@ impl RemappingBuilder {
         let granule = self.granule.clamp(1, 1 << 40).next_power_of_two();
         let granule = granule.max(self.device.granule()?);
         let total = self.device.memory_info()?.total.next_multiple_of(granule);
-        let most = self.most.unwrap_or(total);
-        let most = most - most % granule;
+        let asked = self.most.unwrap_or(total);
+        let most = asked - asked % granule;
         if most == 0 || most > MAX_BYTES {
             return Err(Error::BadSettings {
-                asked: format!("{most} bytes at most in granules of {granule}"),
+                asked: format!("{asked} bytes at most in granules of {granule}"),
                 advice: "use at least one granule, and at most 128 TiB",
             });
         }

@@ -447,9 +447,14 @@ impl MemoryResource for Remapping {
         let alignment = check(self.ledger.resource(), bytes, alignment)?;
         check_stream(&self.device, stream)?;
         let mut state = self.state.lock();
+        let is_stitched = state.stitched.contains_key(&pointer.address());
+        // Before anything is changed: it may fail.
+        let event = is_stitched.then(|| stream.record()).transpose()?;
         self.ledger.remove(pointer, bytes, alignment)?;
         state.used -= rounded(bytes);
-        let Some(Stitched { parts, room }) = state.stitched.remove(&pointer.address()) else {
+        let (Some(event), Some(Stitched { parts, room })) =
+            (event, state.stitched.remove(&pointer.address()))
+        else {
             state.pieces.put(pointer.address(), stream);
             return Ok(());
         };
@@ -457,7 +462,6 @@ impl MemoryResource for Remapping {
             state.pieces.put(part, stream);
         }
         let stream = stream.clone();
-        let event = stream.record()?;
         state.stale.push_back(Stale {
             room,
             stream,
@@ -488,6 +492,6 @@ impl MemoryResource for Remapping {
 impl Drop for Remapping {
     fn drop(&mut self) {
         // Work may still use what is unmapped now. If the device failed there is nothing to wait for.
-        let _failed = self.device.synchronize();
+        self.device.settle();
     }
 }
