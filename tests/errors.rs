@@ -416,8 +416,15 @@ fn a_kernel_that_faults_on_a_gpu() {
         fault(faulty[0]);
         for heap in &heaps {
             println!("{} after a fault of {label}", heap.device());
-            works(heap);
-            works(&heap_on(heap.device()));
+            let error = refused(heap.reset().and_then(|()| heap.snapshot()));
+            assert!(matches!(error, Error::LostWithAnother { .. }), "{error:?}");
+            let own = heap.device().label();
+            says(
+                &error,
+                &["`scatterheap_kernel_fill`", &label, &own, "new process"],
+            );
+            let error = refused(heap.handle());
+            assert!(matches!(error, Error::HeapLost), "{error:?}");
         }
         return;
     }

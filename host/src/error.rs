@@ -155,6 +155,18 @@ pub enum Error {
         /// The driver's error.
         message: String,
     },
+    /// A GPU was lost because a kernel faulted on another one.
+    #[error(
+        "{device} was lost when kernel `{kernel}` faulted on {other}: a fault takes all GPUs from its process; start a new process"
+    )]
+    LostWithAnother {
+        /// The device.
+        device: String,
+        /// The kernel.
+        kernel: &'static str,
+        /// The device that it faulted on.
+        other: String,
+    },
     /// A kernel ended because a collection could not grow. Everything on the device is lost.
     #[error(
         "kernel `{kernel}` ran out of memory: {} of its threads had to have memory that the global heap did not have, thread {} of them {}; make the heap larger, or use `try_reserve`; what was on the device is lost: start a new process",

@@ -5,7 +5,7 @@
 //! is *lost* until it is recovered, which resets the context and loads the modules again, and
 //! raises the generation, by which memory knows that it is gone. Drivers may refuse that: with
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
-//! reset, released or destroyed before, so only a new process helps.
+//! reset, released or destroyed before, and so do the contexts of other GPUs; only a new process helps.
 
 mod context;
 mod global;
@@ -217,7 +217,7 @@ impl Cuda {
     }
 
     pub fn label(&self) -> String {
-        format!("cuda:{}", self.ordinal)
+        label(self.ordinal)
     }
 
     pub fn ordinal(&self) -> u32 {
@@ -289,7 +289,9 @@ impl Cuda {
     pub fn keep(&self, error: Error) {
         if matches!(
             error,
-            Error::KernelFault { .. } | Error::KernelOutOfMemory { .. }
+            Error::KernelFault { .. }
+                | Error::KernelOutOfMemory { .. }
+                | Error::LostWithAnother { .. }
         ) {
             *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
@@ -324,6 +326,14 @@ impl Cuda {
         // Release: pairs with `is_lost`.
         self.lost.store(true, Ordering::Release);
         let kernel = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = first_fault(self.ordinal, kernel);
+        if first.ordinal != self.ordinal {
+            return Error::LostWithAnother {
+                device: self.label(),
+                kernel: first.kernel,
+                other: label(first.ordinal),
+            };
+        }
         match self.noted_failures() {
             Some(failed) => Error::KernelOutOfMemory { kernel, failed },
             None => Error::KernelFault {
@@ -559,6 +569,7 @@ impl Cuda {
         // Release: who sees the new generation sees the new state (and takes the lock anyway).
         self.generation.fetch_add(1, Ordering::Release);
         self.lost.store(false, Ordering::Release);
+        *FIRST_FAULT.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 
@@ -595,6 +606,26 @@ impl Drop for Cuda {
         // SAFETY: retained by `open` or `recover`.
         let _released = unsafe { result::primary_ctx::release(self.device) };
     }
+}
+
+fn label(ordinal: u32) -> String {
+    format!("cuda:{ordinal}")
+}
+
+/// A fault: the GPU, and the kernel that it is put down to.
+#[derive(Clone, Copy)]
+struct Fault {
+    ordinal: u32,
+    kernel: &'static str,
+}
+
+/// The first fault of the process since a GPU was recovered: the driver tells it of all of them from then on.
+static FIRST_FAULT: Mutex<Option<Fault>> = Mutex::new(None);
+
+/// That fault, which is the given one if there was none.
+fn first_fault(ordinal: u32, kernel: &'static str) -> Fault {
+    let mut first = FIRST_FAULT.lock().unwrap_or_else(PoisonError::into_inner);
+    *first.get_or_insert(Fault { ordinal, kernel })
 }
 
 /// Sets a limit of the current context.
