@@ -103,7 +103,7 @@ impl Core {
     pub(crate) fn are_slabs_on_their_way(&self, class: u32, raised: u64) -> bool {
         let (mut on_their_way, mut usable) = (0, 0);
         // Also of pages that another thread is about to admit: they may be in use already.
-        let end = self.layout().page_count;
+        let end = self.pages_with_memory();
         let mut first = 0;
         while first < end {
             time::give_turn();

@@ -171,6 +171,17 @@ impl Core {
         self.globals().shared.admitted.load(Ordering::Acquire)
     }
 
+    /// Pages that have memory, whether they are admitted yet or not: all that any thread can have used. (Who has synchronised with one that used a page sees the answer by which it
+    /// was admitted, or a later one; and pages are given up by nobody while kernels run.)
+    pub(crate) fn pages_with_memory(&self) -> u32 {
+        let all = self.layout().page_count;
+        if self.is_growing() {
+            self.mailbox().read_answer().0.min(all)
+        } else {
+            all
+        }
+    }
+
     /// Pages that can be used, as a hint.
     pub(crate) fn admitted_hint(&self) -> u32 {
         self.globals().shared.admitted_hint()
