@@ -61,8 +61,12 @@ macro_rules! on_gpu {
     expect(unused_variables, reason = "no GPU, no pool")
 )]
 impl Pool {
+    fn is_alive(&self) -> bool {
+        self.generation == self.device.generation() && !self.device.is_lost()
+    }
+
     fn alive(&self) -> Result<()> {
-        if self.generation == self.device.generation() && !self.device.is_lost() {
+        if self.is_alive() {
             return Ok(());
         }
         Err(self.device.why_lost())
@@ -110,7 +114,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.alive().is_ok() {
+        if self.is_alive() {
             // Work may still use its memory. An error has nobody to go to.
             self.device.settle();
             // SAFETY: nobody has the pool any more.

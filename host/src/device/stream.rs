@@ -98,9 +98,14 @@ impl Stream {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// An error if the device was lost since the stream was made.
-    pub(crate) fn alive(&self) -> Result<()> {
-        if self.0.generation == self.0.device.generation() && !self.0.device.is_lost() {
+    /// Whether the device was not lost since the stream was made.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.generation == self.0.device.generation() && !self.0.device.is_lost()
+    }
+
+    /// An error if it was.
+    fn alive(&self) -> Result<()> {
+        if self.is_alive() {
             return Ok(());
         }
         Err(self.0.device.why_lost())
@@ -251,7 +256,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.stream.alive().is_ok() {
+        if self.stream.is_alive() {
             // SAFETY: made by the device, and nobody has it any more. Who waits for it still does.
             either!(self.stream.0.device, device => unsafe { device.destroy_event(self.handle) });
         }

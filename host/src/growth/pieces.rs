@@ -144,7 +144,8 @@ impl Pieces {
         let mut state = self.state();
         // A recovery of the device takes the mailbox with it.
         if !self.range.is_alive() {
-            return Err(self.range.why_lost());
+            // Perhaps of a thread that has nobody to tell why.
+            return Err(Error::HeapLost);
         }
         let request = self.mailbox().request().min(self.layout.page_count);
         if request <= state.pages {
