@@ -155,16 +155,16 @@ pub enum Error {
         /// The driver's error.
         message: String,
     },
-    /// A GPU was lost because a kernel faulted on another one.
+    /// A GPU was lost because a kernel faulted on another one, as it seems.
     #[error(
-        "{device} was lost when kernel `{kernel}` faulted on {other}: a fault takes all GPUs from its process; start a new process"
+        "{device} was lost when a kernel faulted, by the first call that was told `{kernel}` on {other}: a fault takes all GPUs from its process; start a new process"
     )]
     LostWithAnother {
         /// The device.
         device: String,
-        /// The kernel.
+        /// The kernel launched last on the device whose calls were told of the fault first.
         kernel: &'static str,
-        /// The device that it faulted on.
+        /// That device.
         other: String,
     },
     /// A kernel ended because a collection could not grow. Everything on the device is lost.

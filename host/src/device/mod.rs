@@ -492,13 +492,13 @@ impl Device {
         either!(self, device => device.why_lost())
     }
 
-    /// Waits for all launches where nobody can be told of errors. If one of them faulted the next call says so.
+    /// Waits for all launches where nobody can be told of errors. If one of them faulted later calls say so.
     pub(crate) fn settle(&self) {
         self.tell_later(self.synchronize());
     }
 
-    /// Keeps an error by which the device was lost for the next call, as nobody can be told of it now.
-    fn tell_later(&self, waited: Result<()>) {
+    /// Keeps an error by which the device was lost for later calls, as nobody can be told of it now.
+    pub(crate) fn tell_later(&self, waited: Result<()>) {
         if let Err(error) = waited {
             either!(self, device => device.keep(error));
         }

@@ -104,7 +104,7 @@ impl Stream {
     }
 
     /// An error if it was.
-    fn alive(&self) -> Result<()> {
+    pub(crate) fn alive(&self) -> Result<()> {
         if self.is_alive() {
             return Ok(());
         }

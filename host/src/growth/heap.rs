@@ -211,6 +211,10 @@ impl Heap {
             watcher.attend();
             return Ok(());
         }
+        // A launch waits for nobody if nothing is to be mapped before it.
+        if !growing.pieces.is_asked() {
+            return Ok(());
+        }
         let _turn = self.in_turn.lock();
         let prepare = |first, count| self.prepare(first, count);
         match growing.pieces.serve_request(&prepare) {

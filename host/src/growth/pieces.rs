@@ -71,6 +71,16 @@ impl Pieces {
         Ok(pieces)
     }
 
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Whether the device asked for more than there is, or is lost.
+    pub fn is_asked(&self) -> bool {
+        !self.range.is_alive()
+            || self.mailbox().request().min(self.layout.page_count) > self.state().pages
+    }
+
     /// Address of the first page.
     pub fn base(&self) -> u64 {
         self.range.address()
@@ -144,8 +154,7 @@ impl Pieces {
         let mut state = self.state();
         // A recovery of the device takes the mailbox with it.
         if !self.range.is_alive() {
-            // Perhaps of a thread that has nobody to tell why.
-            return Err(Error::HeapLost);
+            return Err(self.range.why_lost());
         }
         let request = self.mailbox().request().min(self.layout.page_count);
         if request <= state.pages {

@@ -46,7 +46,10 @@ impl Watcher {
                     Ok(false) => {}
                     // Kept with the pieces, and nobody waits for what cannot be had. Others may
                     // release memory, so it is tried again.
-                    Err(_) => std::thread::sleep(AFTER_FAILURE),
+                    Err(error) => {
+                        pieces.device().tell_later(Err(error));
+                        std::thread::sleep(AFTER_FAILURE);
+                    }
                 }
             }
         };

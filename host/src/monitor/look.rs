@@ -2,7 +2,7 @@
 
 use super::{Seen, lock};
 use crate::device::{Device, Stream};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::virtual_memory::HostMemory;
 use heap_core::inspect::{Glimpse, glimpse_bytes};
 use heap_core::layout::Layout;
@@ -54,9 +54,7 @@ impl Looker {
             return in_place(seen).map(Some);
         };
         // The buffer is gone with a device that was recovered.
-        if !stream.is_alive() {
-            return Err(Error::HeapLost);
-        }
+        stream.alive()?;
         let length = usize::try_from(glimpse_bytes(seen.head.layout())).unwrap_or(usize::MAX);
         // SAFETY: nobody else has the buffer, and it is there.
         let (metadata, count) = unsafe { buffer.bytes_mut() }.split_at_mut(length);

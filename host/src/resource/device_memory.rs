@@ -77,9 +77,7 @@ impl MemoryResource for DeviceMemory {
         };
         // Work may still use it. If that faulted the memory is gone anyway; if it could not be waited for the block stays what it was.
         if let Err(error) = stream.synchronize() {
-            if !self.device.is_lost()
-                && let Some(memory) = memory
-            {
+            if let Some(memory) = memory.filter(Memory::is_alive) {
                 let mut blocks = self.blocks.lock();
                 self.ledger.insert(pointer, bytes, alignment)?;
                 blocks.insert(pointer, memory);

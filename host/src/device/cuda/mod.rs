@@ -279,13 +279,13 @@ impl Cuda {
         unsafe { context::make_current(context) }.map_err(failed("enter a context"))
     }
 
-    /// What a call of a lost device is told: once what nobody was told, and from then on that it is lost.
+    /// What a call of a lost device is told: that it is lost, or also why, if that could not be told when it was.
     pub fn why_lost(&self) -> Error {
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.take().unwrap_or(Error::HeapLost)
+        let untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        untold.as_ref().map_or(Error::HeapLost, again)
     }
 
-    /// Keeps an error by which the device was lost, and that nobody can be told now, for the next call.
+    /// Keeps an error by which the device was lost, and that nobody can be told now, for later calls.
     pub fn keep(&self, error: Error) {
         if matches!(
             error,
@@ -326,20 +326,21 @@ impl Cuda {
         // Release: pairs with `is_lost`.
         self.lost.store(true, Ordering::Release);
         let kernel = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = first_fault(self.ordinal, kernel);
-        if first.ordinal != self.ordinal {
-            return Error::LostWithAnother {
-                device: self.label(),
-                kernel: first.kernel,
-                other: label(first.ordinal),
-            };
+        let ordinal = self.ordinal;
+        if let Some(failed) = self.noted_failures() {
+            *first_fault() = Some(Fault { ordinal, kernel });
+            return Error::KernelOutOfMemory { kernel, failed };
         }
-        match self.noted_failures() {
-            Some(failed) => Error::KernelOutOfMemory { kernel, failed },
-            None => Error::KernelFault {
-                kernel,
-                message: text(error),
-            },
+        let first = *first_fault().get_or_insert(Fault { ordinal, kernel });
+        let kernel = first.kernel;
+        if first.ordinal == ordinal {
+            let message = text(error);
+            return Error::KernelFault { kernel, message };
+        }
+        Error::LostWithAnother {
+            device: self.label(),
+            kernel,
+            other: label(first.ordinal),
         }
     }
 
@@ -355,7 +356,13 @@ impl Cuda {
 
     /// The error of a request that the driver has no memory for.
     fn out_of_memory(&self, asked: u64) -> Error {
-        let free = self.memory_info().map_or(0, |memory| memory.free);
+        let free = self.memory_info().map_or_else(
+            |error| {
+                self.keep(error);
+                0
+            },
+            |memory| memory.free,
+        );
         Error::OutOfMemory { asked, free }
     }
 
@@ -568,8 +575,8 @@ impl Cuda {
         self.context.store(context, Ordering::Release);
         // Release: who sees the new generation sees the new state (and takes the lock anyway).
         self.generation.fetch_add(1, Ordering::Release);
+        *first_fault() = None;
         self.lost.store(false, Ordering::Release);
-        *FIRST_FAULT.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 
@@ -619,13 +626,35 @@ struct Fault {
     kernel: &'static str,
 }
 
-/// The first fault of the process since a GPU was recovered: the driver tells it of all of them from then on.
-static FIRST_FAULT: Mutex<Option<Fault>> = Mutex::new(None);
+/// The fault of the process that was told first since a GPU was recovered: the driver tells it of all of them. Which is asked first is not known to be the one that faulted,
+/// but where threads noted what they could not get.
+fn first_fault() -> MutexGuard<'static, Option<Fault>> {
+    static FIRST: Mutex<Option<Fault>> = Mutex::new(None);
+    FIRST.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// That fault, which is the given one if there was none.
-fn first_fault(ordinal: u32, kernel: &'static str) -> Fault {
-    let mut first = FIRST_FAULT.lock().unwrap_or_else(PoisonError::into_inner);
-    *first.get_or_insert(Fault { ordinal, kernel })
+/// An error by which a device was lost, once more.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::KernelFault { kernel, message } => Error::KernelFault {
+            kernel,
+            message: message.clone(),
+        },
+        Error::KernelOutOfMemory { kernel, failed } => Error::KernelOutOfMemory {
+            kernel,
+            failed: *failed,
+        },
+        Error::LostWithAnother {
+            device,
+            kernel,
+            other,
+        } => Error::LostWithAnother {
+            device: device.clone(),
+            kernel,
+            other: other.clone(),
+        },
+        _ => Error::HeapLost,
+    }
 }
 
 /// Sets a limit of the current context.

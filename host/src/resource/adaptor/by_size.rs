@@ -115,7 +115,7 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         let resource = self.of(bytes, alignment);
         let deallocated = resource.deallocate(pointer, bytes, alignment, stream);
         if deallocated.is_err() {
-            // It has it still.
+            // It has it still, or fails again.
             self.ledger.insert(pointer, bytes, alignment)?;
         }
         deallocated
