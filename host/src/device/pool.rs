@@ -115,7 +115,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.is_alive() {
-            // Work may still use its memory. An error has nobody to go to.
+            // Work may still use its memory.
             self.device.settle();
             // SAFETY: nobody has the pool any more.
             on_gpu!(self, cuda => unsafe { cuda.destroy_pool(self.handle) });

@@ -115,7 +115,7 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         let resource = self.of(bytes, alignment);
         let deallocated = resource.deallocate(pointer, bytes, alignment, stream);
         if deallocated.is_err() {
-            // It has it still, or fails again.
+            // As far as is known the resource has the block still. If it has not, the next attempt is refused there.
             self.ledger.insert(pointer, bytes, alignment)?;
         }
         deallocated
