@@ -428,7 +428,7 @@ const OUT_OF_LINE: [[usize; 6]; 10] = [
 /// The functions and kernels of a module, from one's head to the next one's.
 fn functions(ptx: &str) -> Vec<&str> {
     let starts = |line: &str| {
-        [".func", ".visible .func", ".visible .entry"]
+        [".func", ".weak .func", ".visible .func", ".visible .entry"]
             .iter()
             .any(|head| line.starts_with(head))
     };

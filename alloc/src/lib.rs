@@ -35,8 +35,6 @@ extern crate scatterheap_simt as simt;
 
 mod binding;
 mod failures;
-#[cfg(target_arch = "nvptx64")]
-mod memory;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod native;
 #[cfg(target_arch = "nvptx64")]

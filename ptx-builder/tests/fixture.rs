@@ -160,3 +160,36 @@ fn a_crate_that_does_not_compile_shows_what_the_compiler_said() {
     );
     assert!(message.contains("no-such-feature"), "{message}");
 }
+
+/// Kernels that compare slices, with nothing of ours but the vocabulary: rustc makes a call of `memcmp` of that.
+#[test]
+fn slices_can_be_compared_without_collections() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("comparing");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if !root.join("simt/Cargo.toml").is_file() || builder(&directory).is_none() {
+        println!("SKIPPED: not in the repository, or no compiler");
+        return;
+    }
+    let kernels = directory.join("kernels");
+    fs::create_dir_all(kernels.join("src")).expect("create the crate");
+    let manifest = format!(
+        "[workspace]\n[package]\nname = \"comparing\"\nedition = \"2024\"\n[dependencies]\n\
+         scatterheap-simt = {{ path = {:?} }}\n",
+        root.join("simt")
+    );
+    fs::write(kernels.join("Cargo.toml"), manifest).expect("write the manifest");
+    fs::write(
+        kernels.join("src/lib.rs"),
+        include_str!("kernels/comparing.rs"),
+    )
+    .expect("write the source");
+    // What is not needed of it cargo leaves out.
+    fs::copy(root.join("Cargo.lock"), kernels.join("Cargo.lock")).expect("copy the lock file");
+    let builder = Builder::new(kernels).output_directory(directory.join("output"));
+    let modules = builder.baseline(Baseline::SM_80).build();
+    let text = modules.expect("the kernels compile")[0].read();
+    let text = text.expect("the module is there");
+    assert!(!text.contains(".extern"), "everything is there: {text}");
+    let defined = |line: &&str| line.starts_with(".weak .func") && line.ends_with(" memcmp(");
+    assert_eq!(text.lines().filter(defined).count(), 1, "{text}");
+}

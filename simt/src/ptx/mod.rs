@@ -1,6 +1,7 @@
 //! The GPU: inline PTX. Everything here is one instruction or a few.
 
 pub mod atomic;
+mod memory;
 pub mod warp;
 
 use core::arch::{asm, nvptx};
