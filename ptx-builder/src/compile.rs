@@ -172,7 +172,7 @@ impl Builder {
             .iter()
             .map(|&baseline| {
                 let text = self.compile(sources, baseline, &compiler, &output_directory)?;
-                let text = recursion::call_through_pointers(&text);
+                let text = recursion::call_through_pointers(&text)?;
                 let text = registers::limit(&text, &self.register_limits);
                 let path = output_directory.join(baseline.file_name(&sources.crate_name));
                 fs::write(&path, text).map_err(file_error("write", &path))?;

@@ -72,6 +72,15 @@ pub enum Error {
         stderr: String,
     },
 
+    /// A function calls itself by name, and could not be kept from it.
+    #[error(
+        "`{function}` calls itself in a way that is not known here, and NVIDIA's assembler compiles that wrongly; call it through a pointer"
+    )]
+    RecursionLeft {
+        /// Its name in the module.
+        function: String,
+    },
+
     /// A function of a module cannot be made into inline assembly.
     #[error(
         "`{function}` cannot be made into inline assembly for CUDA C++: {reason}; see `scatterheap_ptx_builder::cuda_cpp`"

@@ -28,6 +28,7 @@
 //! library source lists.
 
 mod baseline;
+mod code;
 mod compile;
 mod compiler;
 pub mod cuda_cpp;
