@@ -12,6 +12,7 @@ use std::process::Command;
 use crate::recursion;
 use crate::registers::{self, RegisterLimit};
 use crate::sources::Sources;
+use crate::undefined;
 use crate::{Baseline, COMPILER_VARIABLE, Error, KernelCompiler, find_compiler};
 
 /// The target that PTX comes from.
@@ -60,6 +61,7 @@ pub struct Builder {
     features: Vec<String>,
     with_alloc: bool,
     register_limits: Vec<RegisterLimit>,
+    external_functions: Vec<String>,
     output_directory: Option<PathBuf>,
 }
 
@@ -74,6 +76,7 @@ impl Builder {
             features: Vec::new(),
             with_alloc: false,
             register_limits: Vec::new(),
+            external_functions: Vec::new(),
             output_directory: None,
         }
     }
@@ -116,6 +119,18 @@ impl Builder {
         self
     }
 
+    /// Names functions that the kernels call and another module defines, with which this one is linked before it is loaded. Others
+    /// must be defined by the crate, by one that it depends on or by the driver (`vprintf`, `malloc`, `free`, `__assertfail`).
+    #[must_use]
+    pub fn external_functions<Name: Into<String>>(
+        mut self,
+        names: impl IntoIterator<Item = Name>,
+    ) -> Self {
+        self.external_functions
+            .extend(names.into_iter().map(Into::into));
+        self
+    }
+
     /// Writes to this directory instead of `OUT_DIR`. It then also holds the inner cargo's target
     /// directories.
     #[must_use]
@@ -129,8 +144,9 @@ impl Builder {
     /// # Errors
     ///
     /// [`Error::CompilerMissing`] when no compiler that can build kernels is installed,
-    /// [`Error::CompileFailed`] with what the compiler said when the crate does not compile, and
-    /// others when files are missing or unwritable.
+    /// [`Error::CompileFailed`] with what the compiler said when the crate does not compile,
+    /// [`Error::Undefined`] when it calls what nobody defines, and others when files are missing or
+    /// unwritable.
     pub fn build(&self) -> Result<Vec<PtxModule>, Error> {
         let sources = Sources::of(&self.directory)?;
         self.build_crate(&sources)
@@ -172,6 +188,7 @@ impl Builder {
             .iter()
             .map(|&baseline| {
                 let text = self.compile(sources, baseline, &compiler, &output_directory)?;
+                undefined::refuse(&text, &sources.crate_name, &self.external_functions)?;
                 let text = recursion::call_through_pointers(&text)?;
                 let text = registers::limit(&text, &self.register_limits);
                 let path = output_directory.join(baseline.file_name(&sources.crate_name));

@@ -72,6 +72,17 @@ pub enum Error {
         stderr: String,
     },
 
+    /// The kernel crate calls functions that nobody defines.
+    #[error(
+        "the kernel crate {crate_name} calls {functions}, which neither it nor the driver defines: define it in the crate or one that it depends on (`memcmp` comes with `scatterheap-simt`), or name it to Builder::external_functions if another module defines it"
+    )]
+    Undefined {
+        /// The name of the kernel crate.
+        crate_name: String,
+        /// The functions' names in the module, with commas between.
+        functions: String,
+    },
+
     /// A function calls itself by name, and could not be kept from it.
     #[error(
         "`{function}` calls itself in a way that is not known here, and NVIDIA's assembler compiles that wrongly; call it through a pointer"

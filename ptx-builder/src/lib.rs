@@ -37,6 +37,7 @@ mod miscompilation;
 mod recursion;
 mod registers;
 mod sources;
+mod undefined;
 
 pub use baseline::Baseline;
 pub use compile::{Builder, PtxModule};

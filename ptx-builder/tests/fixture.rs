@@ -161,6 +161,26 @@ fn a_crate_that_does_not_compile_shows_what_the_compiler_said() {
     assert!(message.contains("no-such-feature"), "{message}");
 }
 
+#[test]
+fn what_nobody_defines_is_found_when_it_is_built() {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("undefined");
+    let Some(builder) = builder(&output) else {
+        return;
+    };
+    let builder = builder.baseline(Baseline::SM_80).features(["undefined"]);
+    let error = builder.build().expect_err("nobody defines it");
+    assert!(
+        matches!(&error, Error::Undefined { functions, .. } if functions == "defined_elsewhere"),
+        "{error}"
+    );
+    let modules = builder.external_functions(["defined_elsewhere"]).build();
+    let text = modules.expect("it is to be linked")[0].read();
+    assert!(
+        text.expect("the module is there")
+            .contains("defined_elsewhere")
+    );
+}
+
 /// Kernels that compare slices, with nothing of ours but the vocabulary: rustc makes a call of `memcmp` of that.
 #[test]
 fn slices_can_be_compared_without_collections() {

@@ -36,3 +36,24 @@ pub unsafe extern "ptx-kernel" fn store_doubled(output: *mut u32) {
     // SAFETY: the caller gives room for the value.
     unsafe { output.write(2 * fixture_helper::value_of(0)) }
 }
+
+#[cfg(feature = "undefined")]
+unsafe extern "C" {
+    fn defined_elsewhere(value: u32) -> u32;
+    fn vprintf(format: *const u8, values: *const u8) -> i32;
+}
+
+/// Calls a function that only another module can define, and one that the driver does.
+///
+/// # Safety
+///
+/// `output` must have room for one `u32`.
+#[cfg(feature = "undefined")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn store_undefined(output: *mut u32) {
+    // SAFETY: the caller gives room for the value; the text has no values.
+    unsafe {
+        vprintf(c"called\n".as_ptr().cast(), core::ptr::null());
+        output.write(defined_elsewhere(1));
+    }
+}
