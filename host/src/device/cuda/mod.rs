@@ -7,6 +7,7 @@
 //! driver 580 on an H200 every new context of the process fails with the old fault, whatever was
 //! reset, released or destroyed before, and so do the contexts of other GPUs; only a new process helps.
 
+mod braces;
 mod context;
 mod global;
 mod module;

@@ -8,6 +8,7 @@
 //! compiled under a limit of registers, [`DEFAULT_REGISTERS`] where a kernel does not say
 //! (`.maxnreg`); kernels with different limits become modules of their own.
 
+use super::braces::Braces;
 use super::{Error, LOG_BYTES, Result, text};
 use alloc_core::{Binding, SYMBOL};
 use cudarc::driver::sys::{self, CUfunction, CUjit_option as Jit, CUlinkState, CUmodule};
@@ -120,6 +121,7 @@ struct Piece<'a> {
 
 fn pieces(ptx: &str) -> Vec<Piece<'_>> {
     let mut pieces = vec![Piece::default()];
+    let mut braces = Braces::default();
     for line in ptx.lines() {
         if kernel_name(line).is_some() {
             pieces.push(Piece {
@@ -136,7 +138,7 @@ fn pieces(ptx: &str) -> Vec<Piece<'_>> {
             Some(limit) if piece.registers.is_some() => piece.registers = Some(limit),
             _ => piece.lines.push(line),
         }
-        if line == "}" && piece.registers.is_some() {
+        if braces.close_with(line) && piece.registers.is_some() {
             pieces.push(Piece::default());
         }
     }
@@ -277,6 +279,20 @@ mod tests {
                 assert_eq!(part.matches(everywhere).count(), 1, "{part}");
             }
             assert!(!part.contains(".maxnreg"), "{part}");
+        }
+    }
+
+    #[test]
+    fn kernels_are_not_cut_at_braces_of_inline_assembly() {
+        let assembly =
+            "\t// begin inline asm\n{\n.reg .b32 x;\n}\n\t// } end inline asm\n\tmov.u32 %r1, 5;\n";
+        let module = MODULE.replacen("32\n{\n", &format!("32\n{{\n{assembly}"), 1);
+        let parts = by_registers(&module);
+        for (limit, times) in [(32, 1), (DEFAULT_REGISTERS, 0)] {
+            let part = &parts[&limit];
+            assert_eq!(part.matches("mov.u32 %r1, 5;").count(), times, "{part}");
+            assert_eq!(part.matches('{').count(), part.matches('}').count() - times);
+            assert_eq!(part.matches("other()").count(), 1, "{part}");
         }
     }
 
