@@ -125,6 +125,16 @@ pub enum Error {
         /// The log of its compiler.
         log: String,
     },
+    /// Each limit of registers makes a module of its own, with variables of its own.
+    #[error(
+        "a module was loaded whose kernels have different limits of registers ({limits}) and share the variable `{variable}`, of which each limit would have its own: give all of them the same limit, or keep the value in memory that the host allocates"
+    )]
+    SharedVariable {
+        /// Its name in the module.
+        variable: String,
+        /// The limits, with commas between.
+        limits: String,
+    },
     /// Machine code is for GPUs.
     #[error(
         "modules of PTX were to be linked for the device `cpu`, which runs no PTX: link them for a GPU"

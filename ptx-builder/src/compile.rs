@@ -110,6 +110,11 @@ impl Builder {
     /// Limits the registers of a thread, for the kernels whose names begin with `prefix` (PTX's
     /// `.maxnreg`). The fewer registers, the more warps run on a multiprocessor at once; too few,
     /// and the kernel keeps values in slower memory.
+    ///
+    /// The host loads the kernels of each limit as a module of their own (those without one have 64), and each module has its
+    /// own variables: a `static` that a kernel counts in is not the one that a kernel with another limit reads. The host refuses that if the
+    /// `static` begins with zeroes; what begins with another value it cannot tell from a constant. Kernels that share
+    /// a `static` need the same limit, or memory that the host gives.
     #[must_use]
     pub fn limit_registers(mut self, prefix: impl Into<String>, registers: u32) -> Self {
         self.register_limits.push(RegisterLimit {

@@ -340,11 +340,12 @@ impl Device {
         Memory::new(self.clone(), address, bytes, false)
     }
 
-    /// Loads another module of kernels; later modules are searched last.
+    /// Loads another module of kernels; later modules are searched last. Kernels with different limits of registers (`.maxnreg`; 64 where
+    /// one does not say) become modules of their own, each with variables of its own.
     ///
     /// # Errors
     ///
-    /// If the driver refuses it. On the CPU there is nothing to load.
+    /// If the driver refuses it, or kernels with different limits share a variable that begins with zeroes. On the CPU there is nothing to load.
     pub fn load_module(&self, ptx: &str) -> Result<()> {
         either!(self, device => device.load_module(ptx))
     }

@@ -6,7 +6,8 @@
 //!
 //! A linked kernel has as many registers as the function with the most, though. So a module is
 //! compiled under a limit of registers, [`DEFAULT_REGISTERS`] where a kernel does not say
-//! (`.maxnreg`); kernels with different limits become modules of their own.
+//! (`.maxnreg`); kernels with different limits become modules of their own. Each of them has all variables of the whole, so a
+//! module with one that kernels write is not taken apart: they would not see what the others write.
 
 use super::braces::Braces;
 use super::{Error, LOG_BYTES, Result, text};
@@ -70,10 +71,12 @@ fn kernel_name(line: &str) -> Option<String> {
 ///
 /// # Errors
 ///
-/// If it is no text, or the driver's compiler refuses it: then with its log.
+/// If it is no text, or the driver's compiler refuses it: then with its log. If kernels of different limits share a variable.
 pub(super) fn load(ptx: &str) -> Result<Vec<Module>> {
+    let parts = by_registers(ptx);
+    refuse_shared_variables(ptx, &parts)?;
     let mut modules = Vec::new();
-    for (registers, part) in by_registers(ptx) {
+    for (registers, part) in parts {
         match link(&[&part], registers).and_then(|image| load_image(&image)) {
             Ok(handle) => modules.push(Module::new(handle, &part)),
             Err(error) => {
@@ -109,6 +112,42 @@ fn by_registers(ptx: &str) -> BTreeMap<u32, String> {
         lines.flat_map(|line| [*line, "\n"]).collect()
     };
     limits.iter().map(|limit| (*limit, part(*limit))).collect()
+}
+
+/// Refuses a module that comes apart if it has a variable that kernels write. The place of the global heap may be in each: the host
+/// writes all of them.
+fn refuse_shared_variables(ptx: &str, parts: &BTreeMap<u32, String>) -> Result<()> {
+    let variable = ptx
+        .lines()
+        .filter_map(written_variable)
+        .find(|name| *name != SYMBOL);
+    match variable {
+        Some(variable) if parts.len() > 1 => Err(Error::SharedVariable {
+            variable: variable.to_owned(),
+            limits: parts
+                .keys()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The name of the variable that this line defines, if it begins with zeroes: PTX has constants in the same place, but hardly any of zeroes, which the
+/// compiler computes with instead. (What begins with something else cannot be told from a constant.)
+fn written_variable(line: &str) -> Option<&str> {
+    let linkage = [".visible ", ".weak ", ""];
+    let rest = linkage
+        .iter()
+        .find_map(|linkage| line.strip_prefix(linkage))?;
+    let definition = rest.strip_prefix(".global ")?.strip_suffix(';')?;
+    let name = definition
+        .split_whitespace()
+        .next_back()?
+        .split('[')
+        .next()?;
+    (!definition.contains('=')).then_some(name)
 }
 
 /// A kernel, or what stands between two.
@@ -293,6 +332,36 @@ mod tests {
             assert_eq!(part.matches("mov.u32 %r1, 5;").count(), times, "{part}");
             assert_eq!(part.matches('{').count(), part.matches('}').count() - times);
             assert_eq!(part.matches("other()").count(), 1, "{part}");
+        }
+    }
+
+    #[test]
+    fn modules_with_variables_that_kernels_write_are_not_taken_apart() {
+        let refused = |variables: &str, module: &str| {
+            let ptx = format!("{variables}\n{module}");
+            refuse_shared_variables(&ptx, &by_registers(&ptx))
+        };
+        let without = MODULE.replace(".global .align 8 .u64 call;\n", "");
+        let one_limit = without.replace(".maxnreg 32\n", "");
+        for variable in [
+            ".global .align 4 .b8 COUNTER[4];",
+            ".visible .global .align 4 .u32 COUNTER;",
+        ] {
+            let error = refused(variable, &without).expect_err("there would be two");
+            let message = error.to_string();
+            assert_eq!(message.lines().count(), 1, "{message}");
+            for part in ["`COUNTER`", "32, 64"] {
+                assert!(message.contains(part), "{message}");
+            }
+            assert!(refused(variable, &one_limit).is_ok());
+        }
+        for variable in [
+            &format!(".visible .global .align 8 .b8 {SYMBOL}[120];"),
+            ".global .align 4 .b8 table[8] = {0, 0, 0, 0, 1};",
+            ".extern .global .align 4 .u32 elsewhere;",
+            "",
+        ] {
+            assert!(refused(variable, &without).is_ok(), "{variable}");
         }
     }
 
