@@ -223,6 +223,7 @@ impl Builder {
         let mut emit = OsString::from("--emit=asm=");
         emit.push(&ptx);
         command.arg("--").arg(emit);
+        command.current_dir(&sources.directory);
 
         let mut run = || {
             fs::create_dir_all(&target_directory)
@@ -281,7 +282,6 @@ impl Builder {
         let mut command = Command::new(&compiler.cargo);
         shield(&mut command);
         command
-            .current_dir(&self.directory)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTC", &compiler.rustc)
             // Set but empty: also overrides a wrapper that a cargo configuration file names.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
@@ -42,6 +42,8 @@ struct Target {
 
 /// A kernel crate: its name, and what its PTX is made from.
 pub(crate) struct Sources {
+    /// Its directory, as cargo prints it.
+    pub(crate) directory: PathBuf,
     /// The name in the manifest.
     pub(crate) crate_name: String,
     /// The directory of the workspace that the crate is in; its own if it is in no other.
@@ -59,6 +61,7 @@ impl Sources {
         };
         // Not std::fs::canonicalize: on Windows it makes a path that cargo does not print.
         let directory = std::path::absolute(directory).map_err(|_| missing())?;
+        let directory = without_parents(&directory);
         if !directory.join("Cargo.toml").is_file() {
             return Err(missing());
         }
@@ -68,16 +71,17 @@ impl Sources {
         let workspace = known.workspaces.first().cloned().ok_or_else(missing)?;
         let mut watched = BTreeSet::new();
         let mut seen = BTreeSet::new();
-        let mut waiting = vec![directory];
-        while let Some(directory) = waiting.pop() {
-            if seen.insert(directory.clone()) {
-                let package = known.package(&directory)?;
+        let mut waiting = vec![directory.clone()];
+        while let Some(next) = waiting.pop() {
+            if seen.insert(next.clone()) {
+                let package = known.package(&next)?;
                 watched.extend(package.files());
                 waiting.extend(package.path_dependencies());
             }
         }
         watched.extend(known.workspace_files());
         Ok(Self {
+            directory,
             crate_name,
             workspace,
             watched,
@@ -111,6 +115,20 @@ impl Package {
             .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
             .filter_map(|dependency| dependency.path.clone())
     }
+}
+
+/// The path with each `..` and what is before it left out, as cargo prints paths: it looks at names alone, and follows no links.
+fn without_parents(path: &Path) -> PathBuf {
+    let mut folded = PathBuf::new();
+    for component in path.components() {
+        if component == Component::ParentDir {
+            // Above the root is the root.
+            folded.pop();
+        } else {
+            folded.push(component);
+        }
+    }
+    folded
 }
 
 /// The packages that cargo was asked about so far. One answer covers a workspace, so most crates
@@ -200,6 +218,28 @@ mod tests {
             );
         }
         assert!(sources.watched.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn paths_may_lead_up() {
+        let through = fixture().join("helper/../src/./..");
+        let sources = Sources::of(&through).expect("it is the fixture");
+        assert_eq!(sources.crate_name, "fixture-kernel");
+        assert_eq!(sources.workspace, fixture());
+        let direct = Sources::of(&fixture()).expect("the fixture is a crate");
+        assert_eq!(sources.watched, direct.watched);
+    }
+
+    #[test]
+    fn parents_are_folded_as_cargo_does() {
+        for (path, folded) in [
+            ("/one/two/../three", "/one/three"),
+            ("/one/two/../../three/", "/three"),
+            ("/../one", "/one"),
+            ("/one", "/one"),
+        ] {
+            assert_eq!(without_parents(Path::new(path)), Path::new(folded));
+        }
     }
 
     #[test]
