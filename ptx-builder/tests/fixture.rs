@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use scatterheap_ptx_builder::{Baseline, Builder, Error, find_compiler};
@@ -181,35 +182,67 @@ fn what_nobody_defines_is_found_when_it_is_built() {
     );
 }
 
-/// Kernels that compare slices, with nothing of ours but the vocabulary: rustc makes a call of `memcmp` of that.
-#[test]
-fn slices_can_be_compared_without_collections() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("comparing");
+/// The PTX of kernels that depend on nothing of ours but the vocabulary, where they can be built.
+fn vocabulary() -> Option<&'static str> {
+    static BUILT: OnceLock<Option<String>> = OnceLock::new();
+    BUILT.get_or_init(build_vocabulary).as_deref()
+}
+
+fn build_vocabulary() -> Option<String> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vocabulary");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    if !root.join("simt/Cargo.toml").is_file() || builder(&directory).is_none() {
-        println!("SKIPPED: not in the repository, or no compiler");
-        return;
+    builder(&directory)?;
+    if !root.join("simt/Cargo.toml").is_file() {
+        println!("SKIPPED: the crates that it is built from are not beside this one");
+        return None;
     }
     let kernels = directory.join("kernels");
     fs::create_dir_all(kernels.join("src")).expect("create the crate");
     let manifest = format!(
-        "[workspace]\n[package]\nname = \"comparing\"\nedition = \"2024\"\n[dependencies]\n\
-         scatterheap-simt = {{ path = {:?} }}\n",
-        root.join("simt")
+        "[workspace]\n[package]\nname = \"vocabulary\"\nedition = \"2024\"\n[dependencies]\n\
+         scatterheap-simt = {{ path = '{}' }}\n",
+        root.join("simt").display()
     );
     fs::write(kernels.join("Cargo.toml"), manifest).expect("write the manifest");
-    fs::write(
-        kernels.join("src/lib.rs"),
-        include_str!("kernels/comparing.rs"),
-    )
-    .expect("write the source");
+    let source = include_str!("kernels/vocabulary.rs");
+    fs::write(kernels.join("src/lib.rs"), source).expect("write the source");
     // What is not needed of it cargo leaves out.
     fs::copy(root.join("Cargo.lock"), kernels.join("Cargo.lock")).expect("copy the lock file");
     let builder = Builder::new(kernels).output_directory(directory.join("output"));
     let modules = builder.baseline(Baseline::SM_80).build();
     let text = modules.expect("the kernels compile")[0].read();
-    let text = text.expect("the module is there");
+    Some(text.expect("the module is there"))
+}
+
+/// The text of a kernel.
+fn kernel<'a>(text: &'a str, name: &str) -> &'a str {
+    let head = format!(".visible .entry {name}(");
+    let (_, rest) = text.split_once(&head).expect("the kernel is there");
+    rest.split(".visible .entry ").next().unwrap_or(rest)
+}
+
+/// rustc makes a call of `memcmp` of that.
+#[test]
+fn slices_can_be_compared_without_collections() {
+    let Some(text) = vocabulary() else {
+        return;
+    };
     assert!(!text.contains(".extern"), "everything is there: {text}");
     let defined = |line: &&str| line.starts_with(".weak .func") && line.ends_with(" memcmp(");
     assert_eq!(text.lines().filter(defined).count(), 1, "{text}");
+}
+
+#[test]
+fn a_compare_exchange_that_fails_has_the_ordering_that_was_asked_for() {
+    let Some(text) = vocabulary() else {
+        return;
+    };
+    for (name, instruction) in [
+        ("exchange", "atom.acq_rel.gpu.global.cas.b32"),
+        ("exchange_only", "atom.release.gpu.global.cas.b32"),
+    ] {
+        let kernel = kernel(text, name);
+        assert!(kernel.contains(instruction), "{name}: {kernel}");
+        assert_eq!(kernel.matches("atom.").count(), 1, "{name}: {kernel}");
+    }
 }

@@ -27,3 +27,39 @@ pub fn acquire_loaded() {
         fence(Ordering::Acquire);
     }
 }
+
+/// The one ordering that includes both of a compare-exchange: an instruction of PTX cannot say another for where it fails.
+#[cfg(any(target_arch = "nvptx64", test))]
+#[inline(always)]
+pub(crate) const fn of_both(success: Ordering, failure: Ordering) -> Ordering {
+    match (success, failure) {
+        (_, Ordering::SeqCst) => Ordering::SeqCst,
+        (Ordering::Relaxed, Ordering::Acquire) => Ordering::Acquire,
+        (Ordering::Release, Ordering::Acquire) => Ordering::AcqRel,
+        (success, _) => success,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+    use super::of_both;
+
+    const SUCCESSES: [Ordering; 5] = [Relaxed, Acquire, Release, AcqRel, SeqCst];
+
+    #[test]
+    fn a_failure_that_orders_nothing_changes_nothing() {
+        for success in SUCCESSES {
+            assert_eq!(of_both(success, Relaxed), success);
+        }
+    }
+
+    #[test]
+    fn a_failure_acquires_if_it_is_to() {
+        let acquiring = [Acquire, Acquire, AcqRel, AcqRel, SeqCst];
+        for (success, expected) in SUCCESSES.into_iter().zip(acquiring) {
+            assert_eq!(of_both(success, Acquire), expected);
+            assert_eq!(of_both(success, SeqCst), SeqCst);
+        }
+    }
+}

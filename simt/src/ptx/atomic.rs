@@ -4,6 +4,7 @@
 //! `.global`. `SeqCst` is `fence.sc.gpu` followed by the acquire-release form, which is how the
 //! PTX ISA maps C++. `.global` is what the module's users promise: that no atomic is used in a local variable. An `atom` whose result is unused becomes `red` in ptxas.
 
+use crate::atomic::of_both;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
@@ -185,20 +186,20 @@ macro_rules! device_atomic {
             /// # Errors
             ///
             /// The value found, where it was not `current`. On PTX a failed exchange has the
-            /// ordering of a successful one.
+            /// ordering of a successful one, which is as strong as both ask for.
             #[inline(always)]
             pub fn compare_exchange(
                 &self,
                 current: $integer,
                 new: $integer,
                 success: Ordering,
-                _failure: Ordering,
+                failure: Ordering,
             ) -> Result<$integer, $integer> {
                 let old: $integer;
                 let pointer = self.0.get();
                 // SAFETY: `self` is a valid atomic in global memory.
                 unsafe {
-                    match success {
+                    match of_both(success, failure) {
                         Ordering::Relaxed => compare_exchange!("relaxed", $untyped, old, pointer, current, new, $register),
                         Ordering::Acquire => compare_exchange!("acquire", $untyped, old, pointer, current, new, $register),
                         Ordering::Release => compare_exchange!("release", $untyped, old, pointer, current, new, $register),
