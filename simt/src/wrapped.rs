@@ -1,9 +1,10 @@
 //! Device atomics over another crate's atomics of the same shape: `core`'s, loom's or shuttle's.
 //! Loom's know the line that an operation comes from.
 
-/// Defines an atomic that is read and written, over an atomic that has core's methods.
+/// Defines an atomic that is read and written, over an atomic that has core's methods. With `const` at the end it may be made
+/// in a `static`, which the explorers' cannot.
 macro_rules! wrapped_word {
-    ($name:ident, $inner:path, $integer:ty, $documentation:literal) => {
+    ($name:ident, $inner:path, $integer:ty, $documentation:literal $(, $constant:tt)?) => {
         #[doc = concat!("A `", stringify!($integer), "` that ", $documentation, ".")]
         #[repr(transparent)]
         #[derive(Debug)]
@@ -12,7 +13,7 @@ macro_rules! wrapped_word {
         impl $name {
             /// A new atomic. In a local variable of a kernel it must not be used: on a GPU it must lie in memory that others can reach, see the module.
             #[must_use]
-            pub fn new(value: $integer) -> Self {
+            pub $($constant)? fn new(value: $integer) -> Self {
                 Self(<$inner>::new(value))
             }
 
@@ -36,12 +37,13 @@ pub(crate) use wrapped_word;
 
 /// Defines a device atomic over an atomic that has core's methods.
 macro_rules! wrapped_atomic {
-    ($name:ident, $inner:path, $integer:ty) => {
+    ($name:ident, $inner:path, $integer:ty $(, $constant:tt)?) => {
         $crate::wrapped::wrapped_word!(
             $name,
             $inner,
             $integer,
             "all threads of a device may change at once"
+            $(, $constant)?
         );
 
         impl $name {
@@ -89,12 +91,13 @@ pub(crate) use wrapped_atomic;
 
 /// Defines an atomic that the device and the host read and write, over another crate's atomic.
 macro_rules! wrapped_system_atomic {
-    ($name:ident, $inner:path, $integer:ty) => {
+    ($name:ident, $inner:path, $integer:ty $(, $constant:tt)?) => {
         $crate::wrapped::wrapped_word!(
             $name,
             $inner,
             $integer,
             "the device and the host read and write"
+            $(, $constant)?
         );
     };
 }
