@@ -28,7 +28,28 @@ pub unsafe trait Kernel: 'static {
     unsafe fn body(arguments: &Self::Arguments);
 }
 
+/// Whether an entry point may have this name, as PTX has its identifiers: a letter, or one of `_`, `$` and `%` and something after it; then
+/// letters, digits, `_` and `$`.
+#[doc(hidden)]
+#[must_use]
+pub const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut is_name = match bytes {
+        [] => false,
+        [first] => first.is_ascii_alphabetic(),
+        [first, ..] => first.is_ascii_alphabetic() || matches!(first, b'_' | b'$' | b'%'),
+    };
+    let mut index = 1;
+    while index < bytes.len() {
+        is_name &= bytes[index].is_ascii_alphanumeric() || matches!(bytes[index], b'_' | b'$');
+        index += 1;
+    }
+    is_name
+}
+
 /// Defines a kernel: its type, its entry point on the GPU and its body.
+///
+/// The entry point's name must be one that PTX allows, and no other's in the module.
 ///
 /// ```
 /// use scatterheap_simt::{kernel, thread};
@@ -53,6 +74,16 @@ pub unsafe trait Kernel: 'static {
 ///     }
 /// }
 /// ```
+///
+/// Another name does not compile, on the CPU neither:
+///
+/// ```compile_fail
+/// scatterheap_simt::kernel! {
+///     /// Does nothing.
+///     pub struct Nothing = "does-nothing";
+///     fn body(_arguments: &u64) {}
+/// }
+/// ```
 #[macro_export]
 macro_rules! kernel {
     (
@@ -63,6 +94,11 @@ macro_rules! kernel {
         $(#[$documentation])*
         #[derive(Clone, Copy, Debug)]
         $visibility struct $kernel;
+
+        const _: () = assert!(
+            $crate::kernel::is_name($name),
+            "PTX allows no entry point of this name: use letters, digits and `_`, and no digit first"
+        );
 
         // SAFETY: the entry point below is exported under the same name and calls the same body.
         unsafe impl $crate::kernel::Kernel for $kernel {
@@ -81,4 +117,29 @@ macro_rules! kernel {
             }
         };
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_are_those_that_ptx_allows() {
+        for name in ["k", "scatterheap_kernel_2", "_own", "$own", "%own", "a$b"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in [
+            "",
+            "_",
+            "a%b",
+            "my-kernel",
+            "2nd",
+            "a b",
+            "a.b",
+            "größer",
+            "a::b",
+        ] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
 }
