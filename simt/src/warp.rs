@@ -113,14 +113,14 @@ pub fn shuffle_u64(mask: u32, value: u64, source: u32) -> u64 {
 }
 
 /// Bitwise or of `value` over the lanes of `mask`, which must be the same mask for all of them.
-/// One `redux.sync` from `sm_80` on; five shuffles before, where a partial mask costs a loop.
+/// One `redux.sync` from `sm_80` on; before, a loop with a shuffle for each lane of the mask.
 #[inline(always)]
 #[must_use]
 pub fn reduce_or(mask: u32, value: u32) -> u32 {
     backend::warp::reduce_or(mask, value)
 }
 
-/// Sum of `value` over the lanes of `mask`, modulo 2^32.
+/// Sum of `value` over the lanes of `mask`, modulo 2^32. It costs what [`reduce_or`] does.
 #[inline(always)]
 #[must_use]
 pub fn reduce_add(mask: u32, value: u32) -> u32 {
