@@ -10,6 +10,8 @@
 //! scatterheap_alloc::global_heap!();
 //! ```
 //!
+//! Kernels whose collections all name a heap of their own write [`no_global_heap!`] instead.
+//!
 //! The host says which heap: `Heap::make_global`. The same source runs on both kinds of device:
 //!
 //! | | GPU | CPU |
@@ -37,6 +39,7 @@ mod binding;
 mod failures;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod native;
+mod none;
 #[cfg(target_arch = "nvptx64")]
 mod slot;
 
@@ -44,6 +47,7 @@ pub use binding::{Binding, SYMBOL};
 pub use failures::{Failed, Failures};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use native::KernelAllocator;
+pub use none::NoHeap;
 #[cfg(target_arch = "nvptx64")]
 pub use slot::Slot;
 
@@ -75,6 +79,22 @@ macro_rules! global_heap {
             fn out_of_memory(request: ::core::alloc::Layout) -> ! {
                 GLOBAL_HEAP.out_of_memory(request)
             }
+        };
+    };
+}
+
+/// Says that the crate's kernels have no global heap: their collections all name the heap that they are in (`Heap::alloc`).
+///
+/// Rust's `alloc`, of which these collections are made, wants a global allocator all the same. This one has no memory: a
+/// collection without a heap gets none, which ends the launch, or is an error of `try_reserve`. The host is asked for no global heap. On the CPU it
+/// does nothing: there a collection without a heap is the process's.
+#[macro_export]
+macro_rules! no_global_heap {
+    () => {
+        #[cfg(target_arch = "nvptx64")]
+        const _: () = {
+            #[global_allocator]
+            static NO_HEAP: $crate::NoHeap = $crate::NoHeap;
         };
     };
 }

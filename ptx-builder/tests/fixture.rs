@@ -189,7 +189,13 @@ fn vocabulary() -> Option<&'static str> {
 }
 
 fn build_vocabulary() -> Option<String> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vocabulary");
+    let source = include_str!("kernels/vocabulary.rs");
+    build_with("vocabulary", "scatterheap-simt = { path = 'simt' }", source)
+}
+
+/// The PTX of a kernel crate with these dependencies, whose paths begin at the repository's root, where it can be built.
+fn build_with(name: &str, dependencies: &str, source: &str) -> Option<String> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     builder(&directory)?;
     if !root.join("simt/Cargo.toml").is_file() {
@@ -198,17 +204,19 @@ fn build_vocabulary() -> Option<String> {
     }
     let kernels = directory.join("kernels");
     fs::create_dir_all(kernels.join("src")).expect("create the crate");
+    let paths = format!("path = '{}/", root.display());
     let manifest = format!(
-        "[workspace]\n[package]\nname = \"vocabulary\"\nedition = \"2024\"\n[dependencies]\n\
-         scatterheap-simt = {{ path = '{}' }}\n",
-        root.join("simt").display()
+        "[workspace]\n[package]\nname = \"{name}\"\nedition = \"2024\"\n[dependencies]\n{}\n",
+        dependencies.replace("path = '", &paths)
     );
     fs::write(kernels.join("Cargo.toml"), manifest).expect("write the manifest");
-    let source = include_str!("kernels/vocabulary.rs");
     fs::write(kernels.join("src/lib.rs"), source).expect("write the source");
     // What is not needed of it cargo leaves out.
     fs::copy(root.join("Cargo.lock"), kernels.join("Cargo.lock")).expect("copy the lock file");
-    let builder = Builder::new(kernels).output_directory(directory.join("output"));
+    let mut builder = Builder::new(kernels).output_directory(directory.join("output"));
+    if dependencies.contains("scatterheap-alloc") {
+        builder = builder.with_alloc();
+    }
     let modules = builder.baseline(Baseline::SM_80).build();
     let text = modules.expect("the kernels compile")[0].read();
     Some(text.expect("the module is there"))
@@ -245,4 +253,22 @@ fn a_compare_exchange_that_fails_has_the_ordering_that_was_asked_for() {
         assert!(kernel.contains(instruction), "{name}: {kernel}");
         assert_eq!(kernel.matches("atom.").count(), 1, "{name}: {kernel}");
     }
+}
+
+#[test]
+fn collections_that_name_their_heap_need_no_global_one() {
+    let dependencies = "scatterheap-simt = { path = 'simt' }\n\
+        scatterheap-heap = { path = 'heap', features = ['allocator-api2'] }\n\
+        scatterheap-alloc = { path = 'alloc' }\n\
+        allocator-api2 = { version = '0.2', default-features = false, features = ['alloc'] }\n";
+    let source = include_str!("kernels/several_heaps.rs");
+    let Some(text) = build_with("several-heaps", dependencies, source) else {
+        return;
+    };
+    assert!(text.contains(".visible .entry count_up("), "{text}");
+    assert!(!text.contains(".extern"), "everything is there");
+    assert!(
+        !text.contains("scatterheap_global_heap"),
+        "the host would be asked for one"
+    );
 }
