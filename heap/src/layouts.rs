@@ -24,7 +24,8 @@ impl Heap {
     }
 
     /// Gives a block of `bytes` bytes, not 0, that begins as the block at `block` did and has the
-    /// alignment of `request`, by which that was allocated. If NULL is given, the old block stays.
+    /// alignment of `request`, by which that was allocated. If NULL is given, the old block stays; it is given itself where it is to
+    /// become smaller and nothing smaller is left.
     ///
     /// # Safety
     ///
@@ -44,6 +45,9 @@ impl Heap {
                 ptr::copy_nonoverlapping(block, moved, bytes.min(request.size()));
                 self.free_out_of_line(block);
             }
+        } else if bytes <= request.size() {
+            // As in `realloc`: nothing smaller is left (which is counted), and the old block will do.
+            return block;
         }
         moved
     }

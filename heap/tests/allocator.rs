@@ -143,3 +143,37 @@ fn collections_fail_when_the_heap_is_full() {
     drop(numbers);
     assert!(large().is_ok());
 }
+
+/// Of whatever alignment: a full heap may have nothing smaller.
+#[test]
+fn blocks_shrink_in_a_full_heap() {
+    for align in [8, 64, 256] {
+        let host = HostHeap::new(64 << 10, 1, 0);
+        let alloc = host.heap().alloc();
+        let large = Layout::from_size_align(4096, align).expect("a layout");
+        let given = alloc.allocate(large).expect("the heap is empty");
+        let block = Block::new(given, large, &[], 7);
+        let mut rest = Vec::new();
+        for bytes in [16 << 10, 4096, 512, 64, 16] {
+            let request = Layout::from_size_align(bytes, 8).expect("a layout");
+            while let Ok(given) = alloc.allocate(request) {
+                rest.push((given.cast(), request));
+            }
+        }
+        let small = Layout::from_size_align(64, align).expect("a layout");
+        // SAFETY: the block is this test's, and the old one dies.
+        let given = unsafe { alloc.shrink(block.at, large, small) };
+        let block = Block::new(given.expect("it has room"), small, &block.content, 7);
+        // It does not grow there, and stays.
+        // SAFETY: as above.
+        assert!(unsafe { alloc.grow(block.at, small, large) }.is_err() || align == 8);
+        block.check();
+        for (block, request) in rest {
+            // SAFETY: as above.
+            unsafe { alloc.deallocate(block, request) };
+        }
+        // SAFETY: as above.
+        unsafe { alloc.deallocate(block.at, small) };
+        assert!(!host.heap().malloc(64 << 10).is_null(), "{align}");
+    }
+}
