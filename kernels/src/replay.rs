@@ -152,9 +152,7 @@ unsafe fn run(
             return;
         }
         if operation.kind == Kind::Realloc as u8 && !old.is_null() {
-            // The pattern's beginning does not depend on the size, up to where it is whole.
-            let kept = bytes.min(place.bytes).min(512) & !7;
-            let intact = pattern::is_intact(block, kept, owner);
+            let intact = pattern::is_intact_up_to(block, bytes, place.bytes, owner);
             counts.add(Count::Corrupt, u64::from(!intact));
         }
         pattern::fill(block, bytes, owner);
