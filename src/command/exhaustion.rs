@@ -81,6 +81,9 @@ fn judge(report: &Report) -> Result<()> {
     if !report.whole_heap_at_end {
         note("at the end, one request could not take the whole heap");
     }
+    if report.answers.iter().any(|answer| answer.blocks == 0) {
+        note("no block was allocated, so nothing was tried");
+    }
     let served: u64 = report.answers.iter().map(|answer| answer.served).sum();
     bail!(
         "the full heap served {served} requests; {} blocks were corrupt, {} misplaced, {} leaked; {} frees were refused",

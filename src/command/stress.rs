@@ -181,6 +181,9 @@ fn judge(reports: &[Report]) -> Result<()> {
 /// What was found wrong beyond the counts in the table.
 fn faults(report: &Report) -> Vec<String> {
     let mut faults = report.violations.clone();
+    if report.operations == 0 {
+        faults.push("no call gave or took a block, so nothing was tried".into());
+    }
     for kind in report.misuses.iter() {
         let expected = report.expected(kind.kind);
         if kind.count != expected {

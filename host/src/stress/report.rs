@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    /// Whether nothing was found wrong. NULL is not wrong.
+    /// Whether something was tried, and nothing was found wrong. NULL is not wrong.
     #[must_use]
     pub fn passed(&self) -> bool {
         let counts = [
@@ -89,7 +89,8 @@ impl Report {
             self.out_of_bounds,
             self.leaked,
         ];
-        counts.iter().all(|count| *count == 0)
+        self.operations > 0
+            && counts.iter().all(|count| *count == 0)
             && self
                 .misuses
                 .iter()
@@ -144,4 +145,28 @@ pub(super) fn make(
         peak,
         timeline: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use crate::stress;
+
+    #[test]
+    fn who_tried_nothing_has_not_passed() {
+        let device = Device::cpu_with_threads(2);
+        let heap = Heap::builder(&device).capacity(1 << 20).build();
+        let heap = heap.expect("there is memory for it");
+        let settings = Settings {
+            threads: 32,
+            rounds: 2,
+            ..Settings::for_workload(Workload::Mixed, &heap)
+        };
+        let report = stress::run(&heap, Workload::Mixed, &settings, &mut |_, _| ());
+        let mut report = report.expect("it runs");
+        assert!(report.passed(), "{report:?}");
+        report.operations = 0;
+        assert!(!report.passed());
+    }
 }
