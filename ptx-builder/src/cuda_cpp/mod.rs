@@ -14,6 +14,7 @@ mod escape;
 mod tests;
 
 use crate::Error;
+use crate::code::{closing_brace, code_of};
 use assembly::{ARGUMENT, END, Operands, RESULT};
 use callee::Callee;
 use std::collections::BTreeMap;
@@ -82,9 +83,10 @@ impl<'a> Function<'a> {
         let head = format!(" {name}(\n");
         let place = module.find(&head).ok_or_else(|| wrong("there is none"))?;
         let start = module[..place].rfind('\n').map_or(0, |newline| newline + 1);
-        let length = module[start..].find("\n}\n");
-        let length = length.ok_or_else(|| wrong("it has no end"))? + "\n}\n".len();
-        let text = &module[start..start + length];
+        let code = code_of(&module[start..]);
+        let end = code.find('{').and_then(|open| closing_brace(&code, open));
+        let end = start + end.ok_or_else(|| wrong("it has no end"))? + 1;
+        let text = &module[start..end + usize::from(module[end..].starts_with('\n'))];
         let line = &module[start..place];
         let returns = match line.strip_prefix(".visible .func").map(str::trim) {
             Some("") => false,

@@ -92,6 +92,15 @@ fn a_function_becomes_inline_assembly() {
 }
 
 #[test]
+fn braces_in_lines_of_their_own_end_no_function() {
+    let with_block = "$L__BB0_2:\n{\n.reg .b32 x;\n}\n\t// }\n";
+    let module = MODULE.replacen("$L__BB0_2:\n", with_block, 1);
+    let made = for_cuda_cpp(&module, &[inlined("taken")]).expect("it can be");
+    assert!(made.functions.contains("own_rd3"), "{}", made.functions);
+    assert!(!made.module.contains("taken"), "{}", made.module);
+}
+
+#[test]
 fn what_is_called_is_visible_and_what_is_inlined_is_gone() {
     let module = for_cuda_cpp(MODULE, &[inlined("taken")])
         .expect("it can be")
