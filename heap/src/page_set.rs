@@ -506,9 +506,9 @@ impl PageSet {
         None
     }
 
-    /// The first word at or after `from` that has members, and not by the summary, which may hide some for a moment.
+    /// The first word at or after `from` that has members, with these, and not by the summary, which may hide some for a moment.
     #[must_use]
-    pub fn next_word_itself(&self, from: u32) -> Option<u32> {
+    pub fn next_word_itself(&self, from: u32) -> Option<(u32, u64)> {
         let look = |index| {
             if index < self.word_count {
                 self.look(index)
@@ -527,7 +527,7 @@ impl PageSet {
             ];
             for (index, word) in (first..).zip(words) {
                 if word != 0 {
-                    return Some(index);
+                    return Some((index, word));
                 }
             }
             first += AT_ONCE;

@@ -337,13 +337,14 @@ impl Core {
         if count < 1 << order {
             return Found::NOTHING;
         }
-        let mut seen = 0;
-        for index in 0..pages.word_count() {
+        let (mut seen, mut from) = (0, 0);
+        while let Some((index, _)) = pages.next_word_itself(from) {
             time::give_turn();
             match take_first(&pages, index, order) {
                 Ok(page) => return Found(page),
                 Err(word) => seen += word.count_ones(),
             }
+            from = index + 1;
         }
         Found::nothing(seen, count)
     }
@@ -360,8 +361,8 @@ impl Core {
         let mut search = RunSearch::new(self, length, alignment);
         loop {
             let mut clashed = false;
-            for (from, to) in [(start, pages.word_count()), (0, pages.word_count())] {
-                while let Some(first) = search.find(&pages, from, to) {
+            for from in [start, 0] {
+                while let Some(first) = search.find(from, |from| pages.next_word_itself(from)) {
                     if claim_run(&pages, first, length) {
                         return Found(first);
                     }
@@ -470,37 +471,69 @@ impl RunSearch {
         aligned.min(u64::from(u32::MAX)) as u32
     }
 
-    /// Finds free pages in words `from..to`; they may be gone when they are claimed.
-    fn find(&mut self, pages: &PageSet, from: u32, to: u32) -> Option<u32> {
+    /// Finds free pages in words from `from` on; they may be gone when they are claimed. `next_word` gives the first word from another on in which pages are free, and which.
+    #[inline(always)]
+    fn find(&mut self, from: u32, next_word: impl Fn(u32) -> Option<(u32, u64)>) -> Option<u32> {
         self.seen = 0;
-        // The run that ends before the current page begins here.
-        let mut begin = from * WORD_PAGES;
-        for index in from..to {
-            let mut free = pages.look(index);
+        // The run that ends before the next word begins here.
+        let (mut begin, mut next) = (from * WORD_PAGES, from);
+        while let Some((index, free)) = next_word(next) {
             self.seen += free.count_ones();
             let base = index * WORD_PAGES;
-            if free == 0 {
-                begin = base + WORD_PAGES;
+            if index != next {
+                // No page is free between.
+                begin = base;
+            }
+            next = index + 1;
+            let first = self.align(begin);
+            if (base + free.trailing_ones()).saturating_sub(first) >= self.length {
+                return Some(first);
+            }
+            if free == u64::MAX {
                 continue;
             }
-            loop {
-                // Up to the next page that is not free, the run goes on.
-                let taken = (!free).trailing_zeros();
-                let first = self.align(begin);
-                if (base + taken).saturating_sub(first) >= self.length {
-                    return Some(first);
-                }
-                if taken == WORD_PAGES {
-                    break;
-                }
-                begin = base + taken + 1;
-                // Pages below `begin` now count as free, which `begin` makes up for.
-                free |= low_bits(taken + 1);
+            if let Some(first) = self.find_within(free, base) {
+                return Some(first);
             }
+            begin = base + WORD_PAGES - free.leading_ones();
         }
         None
     }
+
+    /// The first run of free pages that lies wholly in a word whose first page is `base`.
+    fn find_within(&self, free: u64, base: u32) -> Option<u32> {
+        if self.length > WORD_PAGES {
+            return None;
+        }
+        // Where so many free pages begin.
+        let (mut starts, mut spanned) = (free, 1);
+        while spanned < self.length {
+            let more = spanned.min(self.length - spanned);
+            starts &= starts >> more;
+            spanned += more;
+        }
+        starts &= self.aligned_in_word(base);
+        (starts != 0).then(|| base + starts.trailing_zeros())
+    }
+
+    /// Bits of those pages of a word where a run may begin, whose first page is `base`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "less than the pages of a word"
+    )]
+    fn aligned_in_word(&self, base: u32) -> u64 {
+        let before = self.phase.wrapping_sub(base.into()) & (self.step - 1);
+        match self.step {
+            1 => u64::MAX,
+            2..WORD_STEP => every(self.step as u32) << before,
+            _ if before < WORD_STEP => 1 << before,
+            _ => 0,
+        }
+    }
 }
+
+/// Pages of a word, among which at most one is the first of a run whose first pages lie so far apart or farther.
+const WORD_STEP: u64 = WORD_PAGES as u64;
 
 #[cfg(test)]
 mod tests {
@@ -558,6 +591,60 @@ mod tests {
         }
         assert_eq!(first_from(0b1001, 1), 3);
         assert_eq!(first_from(0b1001, 4), 0);
+    }
+
+    #[test]
+    fn runs_are_found_as_page_by_page() {
+        /// The first run, by a look at each page.
+        fn first_run(words: &[u64], search: &RunSearch) -> Option<u32> {
+            let end = u32::try_from(words.len()).expect("few") * WORD_PAGES;
+            let is_free =
+                |page: u32| words[(page / WORD_PAGES) as usize] >> (page % WORD_PAGES) & 1 != 0;
+            (0..end).find(|first| {
+                search.align(*first) == *first
+                    && first + search.length <= end
+                    && (*first..first + search.length).all(is_free)
+            })
+        }
+        let whole = u64::MAX;
+        let patterns = [
+            0,
+            1,
+            1 << 63,
+            whole,
+            whole - 1,
+            whole >> 1,
+            0x0ff0,
+            0x5555_5555_5555_5555,
+            0xfff0_0000_0000_00ff,
+            0xc000_0000_0000_0003,
+        ];
+        for numbers in 0..patterns.len().pow(3) {
+            let chosen = [1, 10, 100].map(|power| patterns[numbers / power % 10]);
+            let next_word = |from: u32| {
+                (from..)
+                    .zip(&chosen[from as usize..])
+                    .find(|(_, word)| **word != 0)
+            };
+            let next_word = |from| next_word(from).map(|(index, word)| (index, *word));
+            for length in [1, 2, 3, 7, 8, 12, 63, 64, 65, 100, 128, 192] {
+                for (step, phase) in [(1, 0), (2, 0), (2, 1), (8, 5), (64, 3), (128, 70), (256, 0)]
+                {
+                    let mut search = RunSearch {
+                        length,
+                        step,
+                        phase,
+                        seen: 0,
+                    };
+                    let expected = first_run(&chosen, &search);
+                    assert_eq!(
+                        search.find(0, next_word),
+                        expected,
+                        "{chosen:x?} {length} {step} {phase}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -95,10 +95,9 @@ impl Core {
         let listed = self.listed(class);
         let mut punched = Punched::default();
         let mut from = 0;
-        while let Some(index) = listed.next_word_itself(from) {
+        // A guess, which `remove` verifies.
+        while let Some((index, mut word)) = listed.next_word_itself(from) {
             time::give_turn();
-            // A guess, which `remove` verifies.
-            let mut word = listed.look(index);
             while word != 0 {
                 let page = index * WORD_PAGES + word.trailing_zeros();
                 if let Some(slab) = self.listed_slab_worth_punching(class, page) {
