@@ -13,6 +13,7 @@ use crate::places::{Claimed, Places};
 use crate::refill::{MAX_DENSITY, ticket_slab};
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
+use simt::lanes::Part;
 use simt::warp;
 
 /// What a lane's group drew.
@@ -118,27 +119,53 @@ impl Core {
         };
 
         let slot = unit.cast_unsigned().wrapping_shl(density);
-        let mut won = 0;
+        let mut of_word = Places::one(Claimed::NONE);
         if begins {
             let unit = unit.cast_unsigned();
             let left = ticket.left().cast_unsigned() - unit;
             let units = left.min(word_units + 1 - (unit & word_units));
-            won = self.claim_word(ticket, slot, units, density);
-            if won.count_ones() != units {
-                // As in `claim_row`.
-                self.give_back_units(ticket, units - won.count_ones());
-            }
+            of_word = self.claim_units(ticket, slot, units, density);
         }
         // As in `share`.
         warp::sync(active);
-        won = warp::shuffle(active, won, leader);
+        of_word = of_word.shared(Part(active), leader);
         if unit < 0 {
             // A row of another group, or nothing.
             return places.slot(rank);
         }
         let mates = group & warp::lanes_below() & !(1_u32.wrapping_shl(leader) - 1);
-        let bit = nth_bit(won, mates.count_ones());
-        (bit != 0).then(|| (slot & !31) + bit.trailing_zeros())
+        of_word.slot(mates.count_ones())
+    }
+
+    /// Sets a bit for each of `units` units from slot `slot` on, all in one word: those of free slots there, and where these are fewer of others, for as many slots are free somewhere as there
+    /// are units. Units for which none is found are given back.
+    #[inline(always)]
+    pub(crate) fn claim_units(
+        &self,
+        ticket: Ticket,
+        slot: u32,
+        units: u32,
+        density: u32,
+    ) -> Places {
+        let won = self.claim_word(ticket, slot, units, density);
+        let here = Claimed::new(slot & !31, won);
+        let lacking = units - won.count_ones();
+        if lacking == 0 {
+            return Places::one(here);
+        }
+        Places::completed(here, self.claim_units_elsewhere(ticket, slot, lacking))
+    }
+
+    /// The same for `lacking` units that found no slot free where they span some, from slot `slot` on.
+    #[cold]
+    #[inline(never)]
+    fn claim_units_elsewhere(&self, ticket: Ticket, slot: u32, lacking: u32) -> Claimed {
+        let found = self.claim_near(ticket, slot, lacking);
+        if found.count() != lacking {
+            // As in `claim_row`.
+            self.give_back_units(ticket, lacking - found.count());
+        }
+        found
     }
 
     /// Sets a bit for each of `units` units from slot `slot` on, all in one word; gives those
@@ -245,5 +272,49 @@ mod tests {
                 assert_eq!(slots.len(), count as usize, "{count} lanes, {taken:#x}");
             }
         }
+    }
+
+    /// The slots that `units` units of eight slots each get from slot `slot` on, in a slab of which the `free` ones are free, and for how many the use is lowered.
+    #[cfg(not(any(loom, shuttle)))]
+    fn slots_of_units(free: &[u32], slot: u32, units: u32) -> (Vec<u32>, u32) {
+        const DENSITY: u32 = 3;
+        let host = crate::simulated::host_heap::HostHeap::new(1 << 30, 1, 0);
+        let core = host.heap().core();
+        assert!(!host.heap().malloc(16).is_null());
+        let word = host.stripe(class::class_of(16)).look();
+        let slots = core.slots(ticket_slab(word));
+        for first in (0..slots).step_by(32) {
+            let bits = (free.iter().filter(|slot| **slot & !31 == first))
+                .fold(u32::MAX, |bits, slot| bits & !(1 << (slot & 31)));
+            core.slot_word(core.slot_word_index(word.page(), first))
+                .store(bits, Ordering::Relaxed);
+        }
+        let used = core.used_hint(word.page());
+        let drawn = Ticket::new(word.class(), word.page(), word.order(), DENSITY, 1);
+        let places = core.claim_units(drawn, slot, units, DENSITY);
+        let slots = (0..units).filter_map(|rank| places.slot(rank)).collect();
+        (slots, used - core.used_hint(word.page()))
+    }
+
+    #[test]
+    #[cfg(not(any(loom, shuttle)))]
+    fn units_whose_slots_are_in_use_have_others() {
+        // Where they are, beside that in the word, in another word; and fewer than there are units.
+        for (free, expected) in [
+            (&[35, 44, 50][..], &[35, 44][..]),
+            (&[35, 36, 44], &[35, 36]),
+            (&[35, 60], &[35, 60]),
+            (&[60, 61, 62], &[60, 61]),
+            (&[35], &[35]),
+            (&[], &[]),
+        ] {
+            let lacking = 2 - u32::try_from(expected.len()).expect("few");
+            assert_eq!(slots_of_units(free, 32, 2), (expected.to_vec(), lacking));
+        }
+        let host = crate::simulated::host_heap::HostHeap::new(1 << 30, 1, 0);
+        assert!(!host.heap().malloc(16).is_null());
+        let slots = host.heap().core().slots(ticket_slab(host.stripe(0).look()));
+        let far = 32 + slots / 4;
+        assert_eq!(slots_of_units(&[40, far], 32, 2), (vec![40, far], 0));
     }
 }

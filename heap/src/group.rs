@@ -114,11 +114,10 @@ fn claim(heap: &Heap, drawn: Ticket, count: u32, misses: &mut Misses) -> Vec<u64
     while unit < end {
         let units = (word_units - unit % word_units).min(end - unit);
         let slot = unit << density;
-        let won = core.claim_word(drawn, slot, units, density);
-        if won.count_ones() != units {
-            core.give_back_units(drawn, units - won.count_ones());
+        let places = core.claim_units(drawn, slot, units, density);
+        for place in [places.first, places.rest] {
+            blocks.extend(addresses(heap, drawn, place.first(), place.won()));
         }
-        blocks.extend(addresses(heap, drawn, slot & !31, won));
         unit += units;
     }
     blocks

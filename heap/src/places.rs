@@ -149,6 +149,18 @@ impl Core {
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.
         unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count) }
     }
+
+    /// Sets the bits of up to `count` free slots of the slab of a ticket, whose units span several slots: in the word of slot `slot`, or in another.
+    #[inline(always)]
+    pub(crate) fn claim_near(&self, ticket: Ticket, slot: u32, count: u32) -> Claimed {
+        let slots = plausible_slots(self.layout(), ticket_slab(ticket));
+        if slots <= slot {
+            // The stripe's word is damaged. The next attempt mends it.
+            return Claimed::NONE;
+        }
+        // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as long as the heap lives.
+        unsafe { claim_in_words(self.bitmap_of(ticket), slots, slot, count) }
+    }
 }
 
 impl Heap {

@@ -39,8 +39,13 @@ struct Gpu {
 
 impl Gpu {
     fn new(seed: u64) -> Self {
+        Self::with_capacity(CAPACITY, seed)
+    }
+
+    /// One whose heap has so many bytes.
+    fn with_capacity(bytes: u64, seed: u64) -> Self {
         Self {
-            host: HostHeap::new(CAPACITY, MULTIPROCESSORS, 0),
+            host: HostHeap::new(bytes, MULTIPROCESSORS, 0),
             random: StdRng::seed_from_u64(seed),
             misses: Misses::default(),
         }
@@ -133,6 +138,20 @@ impl Gpu {
         let sizes = self.sizes(LEAST, MOST, count);
         blocks.splice(..count, self.allocate(&sizes));
         count
+    }
+
+    /// A launch in which each thread frees a block and allocates one of `bytes` bytes in its place.
+    fn replace(&mut self, blocks: &mut [u64], bytes: u32) {
+        let Self {
+            host,
+            random,
+            misses,
+        } = self;
+        launch(blocks.len() / WARP, random, |warp| {
+            let of_warp = &mut blocks[warp * WARP..(warp + 1) * WARP];
+            free_warp(host.heap(), of_warp);
+            malloc_warp(host.heap(), &[bytes; WARP], of_warp, misses);
+        });
     }
 
     /// Sizes at random.

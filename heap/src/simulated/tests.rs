@@ -170,6 +170,30 @@ fn stripes_seldom_lack_slots_while_blocks_are_replaced_in_an_aged_heap() {
 }
 
 #[test]
+fn warps_draw_seldom_where_hardly_any_slot_is_free() {
+    const BYTES: u32 = 256;
+    const HELD: usize = 4;
+    let threads = THREADS >> 4;
+    // A twentieth more than is used.
+    let capacity = (threads * HELD) as u64 * u64::from(BYTES) / 20 * 21;
+    let mut gpu = Gpu::with_capacity(capacity, 1);
+    let mut held = [(); HELD].map(|()| vec![0; threads]);
+    for _ in 0..2 {
+        for blocks in &mut held {
+            gpu.replace(blocks, BYTES);
+        }
+    }
+    gpu.misses = Misses::default();
+    for blocks in &mut held {
+        gpu.replace(blocks, BYTES);
+        assert!(!blocks.contains(&0), "NULL");
+    }
+    // If units that span several slots have none but these it is 6.5 for each warp, and 2.0 now.
+    let warps = HELD * threads / WARP;
+    assert!(gpu.misses.draws < 3 * warps, "{:?}", gpu.misses);
+}
+
+#[test]
 fn what_bursts_left_becomes_pages_where_many_sizes_follow() {
     let mut gpu = Gpu::new(5);
     for bytes in [256, 512, 768, 1024, 1280, 1536, 1792] {
