@@ -2,7 +2,7 @@
 //! units that span several slots.
 //!
 //! A slab that had blocks when it was offered has units of several slots. Then each word's
-//! first lane looks for free ones for all lanes of that word.
+//! first lane looks for free ones for all lanes of that word, and elsewhere in the slab for those that find none there.
 
 use crate::class;
 use crate::entry::Entry;
@@ -137,8 +137,8 @@ impl Core {
         of_word.slot(mates.count_ones())
     }
 
-    /// Sets a bit for each of `units` units from slot `slot` on, all in one word: those of free slots there, and where these are fewer of others, for as many slots are free somewhere as there
-    /// are units. Units for which none is found are given back.
+    /// Sets a bit for each of `units` units from slot `slot` on, all in one word: those of free slots there, and where these are fewer of others, since about as many slots are free somewhere as there
+    /// are units (up to a third less, or where hardly any is free fewer still). Units for which none is found are given back.
     #[inline(always)]
     pub(crate) fn claim_units(
         &self,

@@ -1,4 +1,4 @@
-//! Slots elsewhere in a slab, for a group that did not get all of the row that it drew.
+//! Slots elsewhere in a slab, for a group that did not get all of the row that it drew, or whose units span several slots that are all in use.
 //!
 //! Where some blocks outlive the others, a slab that is offered again has a unit for each free slot at least, but the rows that are drawn are as they are: of each block that lives some group finds
 //! its bit set. For who lacks a slot there is one in another place, unless all of the slab was offered while something lived that stayed ([`crate::rewind`]): then the last units have none, and who draws in vain a few times has the stripe leave these ([`crate::vain`]). A launch waits for the last of its warps, and what it must do for one slot out of line takes
@@ -16,6 +16,8 @@ use simt::lanes::Lanes;
 
 /// Steps in which a group that did not find all of its row looks for other slots: each changes a word of the slab's bitmap, or goes on to the next.
 const STEPS: u32 = 8;
+/// The same for units that span several slots. (In models in their own word alone: slabs have two words there, and some units are to find nothing.)
+const STEPS_FOR_UNITS: u32 = if cfg!(loom) { 2 } else { STEPS };
 /// So many parts of the bitmap these words lie apart.
 const PARTS: u32 = 4;
 
@@ -147,7 +149,7 @@ impl Core {
             self.slab_state(ticket.page()).note_occupied(slots - first);
         }
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as the caller promises, as long as the heap lives.
-        unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count) }
+        unsafe { claim_in_words(bitmap, slots, slots - 1 - first, count, STEPS) }
     }
 
     /// Sets the bits of up to `count` free slots of the slab of a ticket, whose units span several slots: in the word of slot `slot`, or in another.
@@ -159,7 +161,7 @@ impl Core {
             return Claimed::NONE;
         }
         // SAFETY: a slab of so many slots lies in the heap, and so does its bitmap, as long as the heap lives.
-        unsafe { claim_in_words(self.bitmap_of(ticket), slots, slot, count) }
+        unsafe { claim_in_words(self.bitmap_of(ticket), slots, slot, count, STEPS_FOR_UNITS) }
     }
 }
 
@@ -171,7 +173,7 @@ impl Heap {
     }
 }
 
-/// Sets up to `count` bits of free slots in a slab's bitmap, of `slots` slots: in the word of one, or in the first of a few others in which it gets any.
+/// Sets up to `count` bits of free slots in a slab's bitmap, of `slots` slots: in the word of one, or in the first of a few others in which it gets any, in so many steps.
 ///
 /// # Safety
 ///
@@ -182,12 +184,13 @@ unsafe fn claim_in_words(
     slots: u32,
     slot: u32,
     count: u32,
+    steps: u32,
 ) -> Claimed {
     // Bits of the slot's word beyond the last slot.
     let beyond = |slot: u32| !whole_row((slots - (slot & !31)).min(u32::BITS));
     let (mut slot, mut won) = (slot, 0_u32);
     let mut taken = beyond(slot);
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         // From the slot on: others whose rows are near look here, too.
         let from = slot & 31;
         let free = (!taken).rotate_right(from);

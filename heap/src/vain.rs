@@ -2,7 +2,7 @@
 //!
 //! A unit says only where to look for a slot, and it may have none: at the end of a slab of which all was offered while something lived that stays ([`crate::rewind`]); in rows of a listed slab of which
 //! most is free, where what is not lies in the words that who lacks a slot looks at ([`crate::places`]); and where units span several slots so that most have a free one wherever these lie, but they lie
-//! together. Whoever comes first would draw all of these, thousands, one after the other. To take the slab away from its stripe is no way out: who gets it next begins with the same units.
+//! together, in words that who lacks a slot does not look at. Whoever comes first would draw all of these, thousands, one after the other. To take the slab away from its stripe is no way out: who gets it next begins with the same units.
 //!
 //! So who drew some in vain offers the slab anew, from the highest free slot on that may still be drawn, in units as what lies below it asks for. The next to draw has that slot, unless another got it. If there is none
 //! the stripe has no units left, and the next to draw refills it.

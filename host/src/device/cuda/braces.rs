@@ -35,7 +35,11 @@ impl Braces {
                 }
                 "\"" => rest = after_string(after),
                 _ if after.starts_with('/') => return closed,
-                _ => self.in_comment = after.starts_with('*'),
+                _ if after.starts_with('*') => {
+                    self.in_comment = true;
+                    rest = &after[1..];
+                }
+                _ => {}
             }
         }
     }
@@ -67,7 +71,8 @@ mod tests {
             ("\t{ // callseq {", false),
             ("}", false),
             ("\t.pragma \"} \\\" }\"; /* } */ {", false),
-            ("/* }", false),
+            ("/*/ }", false),
+            ("*/ /* }", false),
             ("} */ // }", false),
             ("a / b }", false),
             ("}", true),
