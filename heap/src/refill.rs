@@ -15,17 +15,17 @@ use crate::ticket::Ticket;
 use simt::atomic::{Ordering, fence};
 use simt::{thread, time, warp};
 
-/// Looks at its stripe, which another refills, after which a group looks elsewhere: about a
-/// millisecond on a GPU, where a search while all others search takes as long.
-const PATIENCE: u32 = 1000;
+/// Looks at its stripe, which another refills, after which a group looks elsewhere: about a dozen milliseconds on a GPU. Who looks everywhere while all
+/// others do takes as long as many refills, which it makes slower: where hardly any slot is free, a sixteenth of this patience is two to five times as slow.
+const PATIENCE: u32 = if cfg!(shuttle) { 1000 } else { 16_000 };
 /// Looks after which it may wait for another stripe instead.
 /// (Under shuttle at once: else no schedule would come there.)
-const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 4 };
+const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 64 };
 /// Who comes again has waited before, and got less than its lanes want: it waits this part as long (binary logarithm).
 const PATIENCE_LESS_LOG2: u32 = 4;
 /// Looks after which a burst searches for itself where hardly any page is free: what is found there are single pages, less than a few warps want, and
 /// those that wait for the same stripe would search one after another.
-const PATIENCE_OF_BURST: u32 = if cfg!(shuttle) { 1 } else { 32 };
+const PATIENCE_OF_BURST: u32 = if cfg!(shuttle) { 1 } else { 64 };
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
