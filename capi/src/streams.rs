@@ -8,9 +8,8 @@
 //! after its last use.
 
 use crate::error::{Error, Result};
-use scatterheap_host::{Device, Stream};
+use scatterheap_host::{Device, Stream, ThreadSlots};
 use std::cell::RefCell;
-use thread_local::ThreadLocal;
 
 /// `CU_STREAM_PER_THREAD`.
 const PER_THREAD: u64 = 2;
@@ -19,7 +18,7 @@ const MOST: usize = 128;
 
 /// The streams that were used with a resource.
 #[derive(Debug, Default)]
-pub struct Streams(ThreadLocal<RefCell<Vec<(u64, Stream)>>>);
+pub struct Streams(ThreadSlots<RefCell<Vec<(u64, Stream)>>>);
 
 impl Streams {
     /// Calls `body` with the stream of this handle.
@@ -34,7 +33,10 @@ impl Streams {
         handle: u64,
         body: impl FnOnce(&Stream) -> Result<T>,
     ) -> Result<T> {
-        let mut known = self.0.get_or_default().borrow_mut();
+        let Some(own) = self.0.own() else {
+            return with_anew(device, handle, body);
+        };
+        let mut known = own.borrow_mut();
         match known.first() {
             Some((first, stream)) if *first == handle => body(stream),
             _ => {
@@ -43,6 +45,18 @@ impl Streams {
             }
         }
     }
+}
+
+/// The same in a thread that ends and has no list any more.
+#[cold]
+fn with_anew<T>(
+    device: &Device,
+    handle: u64,
+    body: impl FnOnce(&Stream) -> Result<T>,
+) -> Result<T> {
+    let mut known = Vec::new();
+    find(&mut known, device, handle)?;
+    body(&known[0].1)
 }
 
 /// Puts the stream to the front of the list.
@@ -81,7 +95,7 @@ mod tests {
         assert_eq!(ids[0], 0, "the default stream");
         assert_eq!(id(1).expect("a stream"), 0, "its other name");
         assert_ne!(ids[1], ids[2]);
-        let known = streams.0.get_or_default().borrow().len();
+        let known = streams.0.own().expect("no thread ends").borrow().len();
         assert_eq!(known, MOST);
     }
 }

@@ -33,6 +33,7 @@ pub mod snapshot;
 pub mod soak;
 pub mod stress;
 mod tally;
+mod thread_slots;
 pub mod timeline;
 pub mod virtual_memory;
 
@@ -46,3 +47,4 @@ pub use heap_core::misuse::Misuse;
 pub use memory::Memory;
 pub use monitor::Monitor;
 pub use snapshot::{Snapshot, SnapshotError};
+pub use thread_slots::ThreadSlots;

@@ -96,6 +96,15 @@ fn failures_are_exceptions_for_those_who_ask() {
     }
 }
 
+#[test]
+fn blocks_are_given_back_where_threads_and_the_program_end() {
+    let directory = TempDir::new().expect("a directory");
+    let flags = ["-std=gnu++17", "-pthread"];
+    if let Some(program) = compile("c++", "endings.cpp", &flags, &directory) {
+        run(&program);
+    }
+}
+
 /// Names that begin like those of the interface, each up to its bracket, in text after `before`.
 fn functions<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
     text.match_indices(before)

@@ -6,14 +6,14 @@
 use super::super::{DevicePointer, Live, MemoryResource, Result};
 use super::HandedOut;
 use crate::device::{Device, MemoryInfo, Stream};
+use crate::thread_slots::SharedSlots;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thread_local::ThreadLocal;
 
 /// Counts what goes through it.
 #[derive(Debug)]
 pub struct Statistics<U> {
     upstream: U,
-    threads: ThreadLocal<Own>,
+    threads: SharedSlots<Own>,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
     handed_out: HandedOut,
@@ -52,7 +52,7 @@ impl<U: MemoryResource> Statistics<U> {
     pub fn new(upstream: U) -> Self {
         Self {
             upstream,
-            threads: ThreadLocal::new(),
+            threads: SharedSlots::default(),
             bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             handed_out: HandedOut::new("statistics"),
@@ -73,7 +73,7 @@ impl<U: MemoryResource> Statistics<U> {
             peak_bytes: self.peak_bytes.load(Ordering::Relaxed),
             ..Counts::default()
         };
-        for own in &self.threads {
+        for own in self.threads.iter() {
             counts.allocations += own.allocations.load(Ordering::Relaxed);
             counts.deallocations += own.deallocations.load(Ordering::Relaxed);
             counts.failures += own.failures.load(Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
 
     fn allocate(&self, bytes: u64, alignment: u64, stream: &Stream) -> Result<DevicePointer> {
         let allocated = self.upstream.allocate(bytes, alignment, stream);
-        let own = self.threads.get_or_default();
+        let own = self.threads.own();
         let Ok(block) = allocated else {
             own.failures.fetch_add(1, Ordering::Relaxed);
             return allocated;
@@ -115,7 +115,7 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
         let deallocated = blocks.deallocate(upstream, pointer, bytes, alignment, stream);
-        let own = self.threads.get_or_default();
+        let own = self.threads.own();
         match &deallocated {
             Ok(_) => own.deallocations.fetch_add(1, Ordering::Relaxed),
             Err(_) => own.failures.fetch_add(1, Ordering::Relaxed),

@@ -88,7 +88,7 @@ impl<U: MemoryResource> Caching<U> {
         if bytes == 0 {
             return;
         }
-        let mut cache = self.threads.get_or_default().0.lock();
+        let mut cache = self.threads.own().0.lock();
         cache.allowance += bytes;
         let chunk = self.waste.chunk();
         if cache.allowance > 4 * chunk.max(bytes) {

@@ -32,6 +32,7 @@ use super::ledger::Ledger;
 use super::request::{check, check_stream};
 use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
+use crate::thread_slots::SharedSlots;
 use allowance::Waste;
 use classes::{bytes_of, class_of, reach, waste};
 use parking_lot::{Mutex, RwLock};
@@ -42,7 +43,6 @@ use spin::mutex::SpinMutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stocked::Stocked;
 use thread_cache::{Batch, ThreadCache, batch};
-use thread_local::ThreadLocal;
 
 /// The largest blocks that are kept, if nothing else is said.
 const LARGEST: u64 = 1 << 30;
@@ -73,7 +73,7 @@ pub struct Caching<U: MemoryResource> {
     ledger: Ledger,
     shelves: Vec<Mutex<Shelf>>,
     stocked: Stocked,
-    threads: ThreadLocal<Own>,
+    threads: SharedSlots<Own>,
     bytes_per_thread: PerThread,
     waste: Waste,
     /// Bytes that the upstream handed out.
@@ -83,8 +83,8 @@ pub struct Caching<U: MemoryResource> {
     moving: RwLock<Seen>,
 }
 
-/// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, so
-/// the lock need not let threads sleep: giving it back is a plain store.
+/// A thread's cache, alone on its cache lines. Only who takes all memory back meets its owner here, and threads that end
+/// each other in the one that they share, so the lock need not let threads sleep: giving it back is a plain store.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Own(SpinMutex<ThreadCache, Yield>);
@@ -123,7 +123,7 @@ impl<U: MemoryResource> Caching<U> {
             ledger: Ledger::new("a cache"),
             shelves: (0..=class_of(largest)).map(shelf).collect(),
             stocked: Stocked::new(class_of(largest) + 1),
-            threads: ThreadLocal::new(),
+            threads: SharedSlots::default(),
             bytes_per_thread: PerThread::new(BYTES_PER_THREAD, bytes_per_thread),
             waste: Waste::default(),
             held: AtomicU64::new(0),
@@ -211,7 +211,7 @@ impl<U: MemoryResource> Caching<U> {
     #[expect(clippy::inline_always, reason = "a call is a tenth of what it does")]
     #[inline(always)]
     fn keep(&self, block: DevicePointer, class: usize, stream: &Stream) {
-        let own = self.threads.get_or_default();
+        let own = self.threads.own();
         let mut cache = own.0.lock();
         if !cache.put(block, class, stream, self.bytes_per_thread.now()) {
             drop(cache);
@@ -281,7 +281,7 @@ impl<U: MemoryResource> Caching<U> {
     /// Takes out everything that is kept.
     fn drain(&self) -> Vec<Batch> {
         let mut batches = Vec::new();
-        for own in &self.threads {
+        for own in self.threads.iter() {
             let mut cache = own.0.lock();
             self.waste.put(std::mem::take(&mut cache.allowance));
             batches.extend(cache.drain());
@@ -377,7 +377,7 @@ impl<U: MemoryResource> Caching<U> {
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        for own in &self.threads {
+        for own in self.threads.iter() {
             let cache = own.0.lock();
             usage.hits += cache.hits;
             usage.misses += cache.misses;
@@ -410,7 +410,7 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
         check_stream(self.device(), stream)?;
         let (block, beyond) = match self.class(bytes, alignment) {
             Some(class) => {
-                let own = self.threads.get_or_default();
+                let own = self.threads.own();
                 let kept = own.0.lock().take(class, stream);
                 let (block, of) = match kept {
                     Some(taken) => taken,

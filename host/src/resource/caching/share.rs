@@ -160,7 +160,7 @@ impl<U: MemoryResource> Caching<U> {
         for class in self.stocked_shelves() {
             blocks[class] = self.shelves[class].lock().len() as u64;
         }
-        for own in &self.threads {
+        for own in self.threads.iter() {
             own.0.lock().count(&mut blocks);
         }
         let bytes = |(class, blocks)| bytes_of(class) * blocks;
@@ -173,7 +173,7 @@ impl<U: MemoryResource> Caching<U> {
         if classes.is_empty() {
             return batches;
         }
-        for own in &self.threads {
+        for own in self.threads.iter() {
             batches.extend(own.0.lock().drain_classes(classes.clone()));
         }
         for class in self
