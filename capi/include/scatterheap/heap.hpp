@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -132,20 +133,23 @@ private:
     int before;
 };
 
-/* A heap that is the bound one of its device, which must be the current one, as long as this is. */
+/* A heap that is the bound one of its device, which must be the current one, from when it is made until it goes or another
+ * one is bound. */
 class BoundHeap : public Heap {
 public:
     /* On the current device. */
     explicit BoundHeap(const std::string &options) : BoundHeap(options, current_label()) {}
 
     BoundHeap(const std::string &options, const std::string &device) : Heap(options, device), number(current_device()) {
-        bind(*this);
+        bind_here();
     }
 
     ~BoundHeap() {
         try {
             const CurrentDevice own(number);
-            scatterheap_bind(nullptr);
+            if (is_bound_here()) {
+                scatterheap_bind(nullptr);
+            }
         } catch (const Error &) {
             // Nobody is there who could be told.
         }
@@ -155,7 +159,7 @@ public:
     void reset() {
         Heap::reset();
         const CurrentDevice own(number);
-        bind(*this);
+        bind_here();
     }
 
 private:
@@ -165,7 +169,21 @@ private:
         return cudaGetDevice(&device) == cudaSuccess ? "cuda:" + std::to_string(device) : "cuda:0";
     }
 
+    void bind_here() {
+        bind(*this);
+        bound = handle();
+    }
+
+    /* Whether no other heap was bound since. The device knows, whoever bound what. */
+    bool is_bound_here() const {
+        scatterheap_handle there;
+        check_cuda(cudaMemcpyFromSymbol(&there, scatterheap_bound, sizeof there), "the bound heap is not known");
+        const scatterheap_handle now = handle();
+        return std::memcmp(&there, &bound, sizeof there) == 0 || std::memcmp(&there, &now, sizeof there) == 0;
+    }
+
     int number;
+    scatterheap_handle bound;
 };
 #endif
 

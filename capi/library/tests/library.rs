@@ -105,6 +105,14 @@ fn blocks_are_given_back_where_threads_and_the_program_end() {
     }
 }
 
+#[test]
+fn a_bound_heap_leaves_another_one_bound() {
+    let directory = TempDir::new().expect("a directory");
+    if let Some(program) = compile("c++", "bound.cpp", &["-std=gnu++17"], &directory) {
+        run(&program);
+    }
+}
+
 /// Names that begin like those of the interface, each up to its bracket, in text after `before`.
 fn functions<'a>(text: &'a str, before: &str) -> BTreeSet<&'a str> {
     text.match_indices(before)

@@ -191,19 +191,28 @@ static bool bound_is_right(scatterheap::BoundHeap &heap, unsigned long long *out
            after.failures + after.misuses == 0;
 }
 
+/* Whether a heap that takes another one's place is bound when the other one goes. */
+static bool replaced_is_right(unsigned long long *out) {
+    std::unique_ptr<scatterheap::BoundHeap> heap(new scatterheap::BoundHeap("16MiB"));
+    heap.reset(new scatterheap::BoundHeap("32MiB"));
+    return bound_is_right(*heap, out);
+}
+
 /* Whether all is right on the current device. */
 static bool device_is_right(unsigned long long *out) {
     const bool third = are_aligned("16MiB", out) && are_aligned("16MiB,harden=tags", out);
     const bool fourth = arrays_are_right(out);
+    const bool fifth = replaced_is_right(out);
     scatterheap::BoundHeap heap("16MiB");
     with_handle<<<1, 32>>>(heap.handle(), out);
     const scatterheap_occupancy after = heap.snapshot();
     const bool first = out[0] >= 100 && out[1] == 1 && after.used_blocks == 0 && after.failures + after.misuses == 0;
     heap.reset();
     const bool second = bound_is_right(heap, out);
-    std::printf("%s: handle: %s, bound: %s, aligned: %s, arrays: %s\n", here().c_str(), first ? "right" : "WRONG",
-                second ? "right" : "WRONG", third ? "right" : "WRONG", fourth ? "right" : "WRONG");
-    return first && second && third && fourth;
+    std::printf("%s: handle: %s, bound: %s, aligned: %s, arrays: %s, replaced: %s\n", here().c_str(),
+                first ? "right" : "WRONG", second ? "right" : "WRONG", third ? "right" : "WRONG",
+                fourth ? "right" : "WRONG", fifth ? "right" : "WRONG");
+    return first && second && third && fourth && fifth;
 }
 
 /* Whether each device keeps its bound heap, whatever is done while another one is current. The current one is 0 then. */
