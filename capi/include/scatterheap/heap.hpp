@@ -26,11 +26,22 @@ inline void check(int status) {
     }
 }
 
+/* Where a heap lies if nothing is said: on the current device of CUDA where nvcc compiles, else on the first GPU. Where CUDA
+ * does not even tell the device, the heap says why there can be none. */
+static inline std::string default_device() {
+#ifdef __CUDACC__
+    int device = 0;
+    return cudaGetDevice(&device) == cudaSuccess ? "cuda:" + std::to_string(device) : "cuda:0";
+#else
+    return "cuda:0";
+#endif
+}
+
 /* A heap that kernels allocate from; scatterheap_heap_create says what `options` and `device` may be. It must outlive
  * the kernels that use it. */
 class Heap {
 public:
-    explicit Heap(const std::string &options, const std::string &device = "cuda:0")
+    explicit Heap(const std::string &options, const std::string &device = default_device())
         : heap(scatterheap_heap_create(device.c_str(), options.c_str())) {
         if (heap == nullptr) {
             throw Error(scatterheap_last_error());
@@ -138,7 +149,7 @@ private:
 class BoundHeap : public Heap {
 public:
     /* On the current device. */
-    explicit BoundHeap(const std::string &options) : BoundHeap(options, current_label()) {}
+    explicit BoundHeap(const std::string &options) : BoundHeap(options, default_device()) {}
 
     BoundHeap(const std::string &options, const std::string &device) : Heap(options, device), number(current_device()) {
         bind_here();
@@ -163,12 +174,6 @@ public:
     }
 
 private:
-    /* Where CUDA does not even tell the device, the heap says why there can be none. */
-    static std::string current_label() {
-        int device = 0;
-        return cudaGetDevice(&device) == cudaSuccess ? "cuda:" + std::to_string(device) : "cuda:0";
-    }
-
     void bind_here() {
         bind(*this);
         bound = handle();

@@ -91,6 +91,7 @@ int main(int count, char **arguments) {
     {
         auto first = std::make_unique<BoundHeap>("1MiB", device);
         current = 1;
+        expect(scatterheap::default_device() == "cuda:1", "heaps lie on the current device if nothing is said");
         BoundHeap second("1MiB", device);
         first.reset();
         expect(current == 1 && is_bound(second), "another device keeps its own");

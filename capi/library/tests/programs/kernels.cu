@@ -171,7 +171,7 @@ static bool are_aligned(const char *options, unsigned long long *out) {
 
 /* Whether arrays are made, ended and given back, and what cannot be is refused. */
 static bool arrays_are_right(unsigned long long *out) {
-    scatterheap::Heap heap("16MiB", here());
+    scatterheap::Heap heap("16MiB");
     out[0] = out[1] = 0;
     arrays<<<4, 64>>>(heap.handle(), &out[0]);
     const scatterheap_occupancy after = heap.snapshot();
