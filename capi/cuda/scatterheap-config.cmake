@@ -65,9 +65,14 @@ if(CMAKE_CUDA_COMPILER AND NOT TARGET scatterheap::device)
   if(NOT DEFINED SCATTERHEAP_REGISTERS)
     set(SCATTERHEAP_REGISTERS 64)
   endif()
+  # nvcc would use the compiler of the search path, which may be one that it refuses.
+  set(_scatterheap_host_compiler)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    set(_scatterheap_host_compiler -ccbin "${CMAKE_CUDA_HOST_COMPILER}")
+  endif()
   add_custom_command(
     OUTPUT "${_scatterheap_object}"
-    COMMAND "${CMAKE_CUDA_COMPILER}" ${_scatterheap_flags} -maxrregcount=${SCATTERHEAP_REGISTERS} -Xcompiler=-fPIC -dc "${_scatterheap_ptx}"
+    COMMAND "${CMAKE_CUDA_COMPILER}" ${_scatterheap_host_compiler} ${_scatterheap_flags} -maxrregcount=${SCATTERHEAP_REGISTERS} -Xcompiler=-fPIC -dc "${_scatterheap_ptx}"
       -o "${_scatterheap_object}"
     DEPENDS "${_scatterheap_ptx}"
     COMMENT "Compiling the device functions of scatterheap"

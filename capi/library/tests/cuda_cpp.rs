@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -190,8 +191,22 @@ fn by_nvcc(nvcc: &Path, prefix: &Path, directory: &Path) {
     run(&program, &[]);
 }
 
+/// A compiler for the host that notes what it is given, and where it does.
+fn noting_compiler(directory: &Path) -> (PathBuf, PathBuf) {
+    let (program, notes) = (directory.join("host/g++"), directory.join("host/notes"));
+    fs::create_dir_all(directory.join("host")).expect("a directory");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{}'\nexec g++ \"$@\"\n",
+        notes.display()
+    );
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    (program, notes)
+}
+
 /// The example, whose project finds the package.
 fn by_cmake(nvcc: &Path, prefix: &Path, build: &Path) {
+    let (compiler, notes) = noting_compiler(build);
     let mut configure = Command::new("cmake");
     configure
         .arg("-S")
@@ -200,6 +215,7 @@ fn by_cmake(nvcc: &Path, prefix: &Path, build: &Path) {
         .arg(build)
         .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
         .arg(format!("-DCMAKE_CUDA_COMPILER={}", nvcc.display()))
+        .arg(format!("-DCMAKE_CUDA_HOST_COMPILER={}", compiler.display()))
         .arg(format!("-DCMAKE_CUDA_ARCHITECTURES={}", architecture()));
     if Command::new("cmake").arg("--version").output().is_err() {
         println!("skipped: CUDA C++ by CMake (no cmake; `cargo xtask setup` installs it)");
@@ -213,6 +229,9 @@ fn by_cmake(nvcc: &Path, prefix: &Path, build: &Path) {
             .args(["--parallel", "2"]),
     );
     assert!(build.join("drop-in-cuda").is_file());
+    // Also for the device functions.
+    let calls = fs::read_to_string(notes).expect("it was called");
+    assert!(calls.contains("scatterheap-device"), "{calls}");
     run(&build.join("divisors"), &["10000"]);
     run(&build.join("drop-in-scatterheap"), &["1000"]);
 }
