@@ -392,7 +392,7 @@ fn a_kernel_that_panics_on_the_cpu() {
             matches!(
                 error,
                 Error::KernelFault {
-                    kernel: "test_panics",
+                    kernel: Some("test_panics"),
                     ..
                 }
             ),
@@ -475,7 +475,7 @@ fn fault(device: &Device) {
     let Error::KernelFault { kernel, .. } = error else {
         panic!("{error:?}");
     };
-    assert_eq!(kernel, "scatterheap_kernel_fill");
+    assert_eq!(kernel, Some("scatterheap_kernel_fill"));
     says(
         &error,
         &["`scatterheap_kernel_fill`", "ILLEGAL_ADDRESS", "lost"],

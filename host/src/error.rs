@@ -155,25 +155,27 @@ pub enum Error {
         /// Threads in a block.
         block_dim: u32,
     },
-    /// A kernel ended abnormally. Everything on the device is lost.
+    /// A kernel ended abnormally. Everything on the device is lost. On a GPU it may be anybody's: the driver does not tell which.
     #[error(
-        "kernel `{kernel}` faulted ({message}); what was on the device is lost: start a new process, or in Rust `rebuild` the heap, where the driver allows that"
+        "a kernel faulted ({message}; {}); what was on the device is lost: start a new process, or in Rust `rebuild` the heap, where the driver allows that",
+        last_launched(*.kernel)
     )]
     KernelFault {
-        /// The kernel launched last.
-        kernel: &'static str,
+        /// The kernel that was launched here last, if any was.
+        kernel: Option<&'static str>,
         /// The driver's error.
         message: String,
     },
     /// A GPU was lost because a kernel faulted on another one, as it seems.
     #[error(
-        "{device} was lost when a kernel faulted, by the first call that was told `{kernel}` on {other}: a fault takes all GPUs from its process; start a new process"
+        "{device} was lost when a kernel faulted, by the first call that was told on {other} ({}): a fault takes all GPUs from its process; start a new process",
+        last_launched(*.kernel)
     )]
     LostWithAnother {
         /// The device.
         device: String,
-        /// The kernel launched last on the device whose calls were told of the fault first.
-        kernel: &'static str,
+        /// The kernel that was launched here last on the device whose calls were told of the fault first, if any was.
+        kernel: Option<&'static str>,
         /// That device.
         other: String,
     },
@@ -337,5 +339,47 @@ fn counted(devices: u32) -> String {
         0 => "are no GPUs".into(),
         1 => "is one GPU (cuda:0)".into(),
         count => format!("are {count} GPUs (cuda:0 to cuda:{})", count - 1),
+    }
+}
+
+fn last_launched(kernel: Option<&str>) -> String {
+    match kernel {
+        Some(kernel) => format!("`{kernel}` was the last that scatterheap launched"),
+        None => "scatterheap launched none".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_not_blamed_on_the_kernel_that_was_launched_last() {
+        let fault = |kernel| {
+            let message = "CUDA_ERROR_ILLEGAL_ADDRESS".into();
+            Error::KernelFault { kernel, message }.to_string()
+        };
+        let others = fault(None);
+        assert!(
+            others.starts_with(
+                "a kernel faulted (CUDA_ERROR_ILLEGAL_ADDRESS; scatterheap launched none)"
+            ),
+            "{others}"
+        );
+        let perhaps_ours = fault(Some("fill"));
+        assert!(
+            perhaps_ours.contains("`fill` was the last that scatterheap launched"),
+            "{perhaps_ours}"
+        );
+        let lost = Error::LostWithAnother {
+            device: "cuda:1".into(),
+            kernel: None,
+            other: "cuda:0".into(),
+        };
+        assert!(
+            lost.to_string()
+                .contains("on cuda:0 (scatterheap launched none)"),
+            "{lost}"
+        );
     }
 }

@@ -175,7 +175,7 @@ impl Cpu {
         self.wait_for(&run)?;
         if failed.into_inner() {
             return Err(Error::KernelFault {
-                kernel: K::NAME,
+                kernel: Some(K::NAME),
                 message: "its body panicked".into(),
             });
         }

@@ -44,8 +44,8 @@ pub(super) struct Cuda {
     /// What a recovery replaces; read by those who wait for the device too, so without a lock.
     context: AtomicPtr<sys::CUctx_st>,
     state: Mutex<State>,
-    /// The kernel launched last, to be named if it faulted.
-    last: Mutex<&'static str>,
+    /// The kernel launched here last, if any was, to be named if one faulted.
+    last: Mutex<Option<&'static str>>,
     /// Where the host finds what kernels could not get of the global heap, if there is one. Nothing else is locked while
     /// this is.
     failures: Mutex<Option<u64>>,
@@ -197,7 +197,7 @@ impl Cuda {
                 Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
             )?,
             context: AtomicPtr::new(retain(device).map_err(failed("make a context"))?),
-            last: Mutex::new("none"),
+            last: Mutex::new(None),
             state: Mutex::new(State {
                 modules: Vec::new(),
                 functions: HashMap::new(),
@@ -328,8 +328,12 @@ impl Cuda {
         self.lost.store(true, Ordering::Release);
         let kernel = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let ordinal = self.ordinal;
-        if let Some(failed) = self.noted_failures() {
+        // Only kernels that were launched here note any.
+        if let Some(launched) = kernel
+            && let Some(failed) = self.noted_failures()
+        {
             *first_fault() = Some(Fault { ordinal, kernel });
+            let kernel = launched;
             return Error::KernelOutOfMemory { kernel, failed };
         }
         let first = *first_fault().get_or_insert(Fault { ordinal, kernel });
@@ -436,7 +440,7 @@ impl Cuda {
             wants_global,
         } = find_function(state, K::NAME)?;
         Self::check_global(wants_global, state.global.is_some(), K::NAME)?;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = K::NAME;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(K::NAME);
         let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         // SAFETY: the kernel trait promises that the function takes these arguments, by value.
         let launched = unsafe {
@@ -620,11 +624,11 @@ fn label(ordinal: u32) -> String {
     format!("cuda:{ordinal}")
 }
 
-/// A fault: the GPU, and the kernel that it is put down to.
+/// A fault: the GPU, and the kernel that was launched there last, if any was.
 #[derive(Clone, Copy)]
 struct Fault {
     ordinal: u32,
-    kernel: &'static str,
+    kernel: Option<&'static str>,
 }
 
 /// The fault of the process that was told first since a GPU was recovered: the driver tells it of all of them. Which is asked first is not known to be the one that faulted,
@@ -638,7 +642,7 @@ fn first_fault() -> MutexGuard<'static, Option<Fault>> {
 fn again(error: &Error) -> Error {
     match error {
         Error::KernelFault { kernel, message } => Error::KernelFault {
-            kernel,
+            kernel: *kernel,
             message: message.clone(),
         },
         Error::KernelOutOfMemory { kernel, failed } => Error::KernelOutOfMemory {
@@ -651,7 +655,7 @@ fn again(error: &Error) -> Error {
             other,
         } => Error::LostWithAnother {
             device: device.clone(),
-            kernel,
+            kernel: *kernel,
             other: other.clone(),
         },
         _ => Error::HeapLost,
