@@ -105,11 +105,22 @@ typedef struct scatterheap_occupancy {
     double fragmentation;      /* share of the free bytes that is not in the longest free run, 0 to 1 */
 } scatterheap_occupancy;
 
-/* A block that is handed out. */
+/* A block that is handed out. In a hardened heap, unless all modes are zero and trap, it is what was put around the block, too: the
+ * pointer that the program has lies 16 bytes behind `address`, or as far as it was asked to be aligned; and blocks in
+ * the quarantine are listed. */
 typedef struct scatterheap_block {
     uint64_t address; /* on the device */
     uint64_t bytes;   /* at least as many as were asked for */
 } scatterheap_block;
+
+/* Blocks of one size class that are handed out and were asked for by one site. */
+typedef struct scatterheap_leak {
+    uint32_t site;      /* as scatterheap_malloc_tagged was told; 0 of other calls */
+    int32_t size_class; /* -1 for large blocks, which are runs of pages */
+    uint64_t blocks;    /* how many there are */
+    uint64_t bytes;     /* as many as were asked for */
+    uint64_t example;   /* the lowest of their addresses, as the program has it */
+} scatterheap_leak;
 
 /* Creates a heap. `device` is "auto" (a GPU if there is one, else the CPU), "cpu" or "cuda:N", numbered as the driver
  * does. The heap is in the device's primary context, so kernels that are launched through the CUDA runtime can use it.
@@ -117,7 +128,7 @@ typedef struct scatterheap_block {
  *
  *   max=SIZE       reserves addresses for this much, up to which the heap may grow
  *   growth=WHEN    between-launches (what a heap with max does if nothing is said; see scatterheap_heap_attend) or live:
- *                  while kernels run
+ *                  while kernels run, where the device can; scatterheap_heap_notice says if it cannot
  *   harden=MODES   finds misuse; all, or some of red-zones, poison, zero, quarantine, trap and tags, with + between
  *   stripes=N      shares of a size class that warps draw from; as many as multiprocessors if nothing is said;
  *                  48 at most in a heap below 2 GiB
@@ -150,6 +161,16 @@ int scatterheap_heap_snapshot(scatterheap_heap *heap, scatterheap_occupancy *occ
 
 /* Writes the first `room` blocks that are handed out, by address, after all launches, and returns how many there are. */
 size_t scatterheap_heap_blocks(scatterheap_heap *heap, scatterheap_block *blocks, size_t room);
+
+/* Writes the first `room` leaks of a heap with harden=tags, by site, after all launches, and returns how many there are.
+ * `damaged`, unless NULL, gets how many blocks more there are whose site was written over. Fails for heaps whose blocks do not
+ * know their sites. */
+size_t scatterheap_heap_leaks(scatterheap_heap *heap, scatterheap_leak *leaks, size_t room, uint64_t *damaged);
+
+/* Writes why a heap does not grow as was asked for, or did not when it should have, as text for people: at most `room`
+ * characters with the final zero; an empty text if it does. A device that cannot map memory beside a running kernel makes
+ * of growth=live growth between launches. Returns how many characters there are without the zero, as snprintf does. */
+size_t scatterheap_heap_notice(scatterheap_heap *heap, char *buffer, size_t room);
 
 /* Verifies every invariant of a heap, after all launches. Fails if one is broken. */
 int scatterheap_heap_check(scatterheap_heap *heap);

@@ -288,13 +288,27 @@ pub unsafe extern "C" fn scatterheap_report(
     let report = || {
         // SAFETY: as the caller promises.
         let text = unsafe { held(resource) }?.report();
-        let mut shown = text.as_bytes()[..text.len().min(room.saturating_sub(1))].to_vec();
-        shown.push(0);
         // SAFETY: as the caller promises.
-        unsafe { hand_over(&shown, buffer.cast(), room) }?;
-        Ok(text.len())
+        unsafe { hand_over_text(&text, buffer, room) }
     };
     guard(report).unwrap_or(usize::MAX)
+}
+
+/// Copies as much of a text as there is room for, with a final zero. Gives its length without.
+///
+/// # Errors
+///
+/// If there is said to be room at NULL.
+///
+/// # Safety
+///
+/// There must be room for `room` characters, or `buffer` be NULL.
+pub(crate) unsafe fn hand_over_text(text: &str, buffer: *mut c_char, room: usize) -> Result<usize> {
+    let mut shown = text.as_bytes()[..text.len().min(room.saturating_sub(1))].to_vec();
+    shown.push(0);
+    // SAFETY: as the caller promises.
+    unsafe { hand_over(&shown, buffer.cast(), room) }?;
+    Ok(text.len())
 }
 
 /// Copies as many values as there is room for.

@@ -114,7 +114,7 @@ pub enum Error {
     },
     /// A heap whose blocks have no headers was asked for what is in them.
     #[error(
-        "a leak report was asked for of a heap with the modes {0}, whose blocks do not know where they come from: build it with `Hardening::TAGS`"
+        "a leak report was asked for of a heap with the modes {0}, whose blocks do not know where they come from: build it with `Hardening::TAGS`, or `harden=tags`"
     )]
     NotFramed(String),
     /// The driver refused PTX.

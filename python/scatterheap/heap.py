@@ -8,6 +8,8 @@ from . import _native
 from .errors import Error
 from .snapshot import Snapshot
 
+_LEAKS = [("site", "u8"), ("class", "i8"), ("blocks", "u8"), ("bytes", "u8"), ("example", "u8")]
+
 
 class Heap:
     """A heap in a device's memory, from which threads of kernels allocate and free.
@@ -18,8 +20,9 @@ class Heap:
 
     ``device`` is ``"auto"`` (the first GPU if there is one), ``"cpu"`` or ``"cuda:N"``, the GPU that its kernels run on.
     ``max_capacity`` reserves addresses for a heap that grows: ``growth="between-launches"`` by ``grow`` and ``attend``, or
-    ``growth="live"`` by itself while kernels run. ``count_bytes`` counts what was asked for, which tells the loss by
-    rounding. ``harden`` has modes that find misuse: ``"red-zones,poison,zero,quarantine,trap,tags"``, or some of these.
+    ``growth="live"`` by itself while kernels run, where the device can: see ``growth_notice``. ``count_bytes`` counts what
+    was asked for, which tells the loss by rounding. ``harden`` has modes that find misuse:
+    ``"red-zones,poison,zero,quarantine,trap,tags"``, or some of these.
 
     It is in the GPU's primary context, which Numba, CuPy and PyTorch use too. It must outlive the kernels that use it.
     """
@@ -65,6 +68,12 @@ class Heap:
         """Bytes that can be allocated once the heap has grown as far as it may."""
         return self._native.max_capacity
 
+    @property
+    def growth_notice(self):
+        """Why it does not grow as was asked for, or did not when it should have; ``None`` if it does. A GPU that cannot map
+        memory beside a running kernel makes of ``growth="live"`` growth between launches."""
+        return self._native.growth_notice
+
     def malloc_each(self, sizes):
         """Allocates a block of each size, by one launch with a thread for each. Returns an array of addresses, 0
         where nothing fitting was left."""
@@ -87,6 +96,14 @@ class Heap:
     def snapshot(self):
         """What the heap holds, after all launches."""
         return Snapshot(self._native.snapshot())
+
+    def leaks(self):
+        """The live blocks of a heap with ``harden="tags"`` by the site that asked for them, after all launches: an array with
+        the fields ``site`` (as ``malloc_tagged`` was told; 0 of other calls), ``class`` (-1 for large blocks), ``blocks``,
+        ``bytes`` (as many as were asked for) and ``example``, the lowest of their addresses. And how many blocks more
+        there are whose site was written over."""
+        rows, damaged = self._native.leaks()
+        return np.frombuffer(rows, dtype=_LEAKS).copy(), damaged
 
     def occupancy(self):
         """How full it is, after all launches: see ``Snapshot.occupancy``."""

@@ -21,7 +21,7 @@
 
 ==================================  =======================================================================
 ``malloc(heap, bytes)``             a block, or 0
-``malloc_tagged(heap, bytes, site)``  the same, with a number for the report of leaks of a hardened heap
+``malloc_tagged(heap, bytes, site)``  the same, with a number that ``Heap.leaks`` of a heap with tags groups blocks by
 ``calloc(heap, count, bytes)``      a block of zeros
 ``realloc(heap, address, bytes)``   a block with the content of another one, which is freed
 ``aligned_alloc(heap, alignment, bytes)``  a block at a multiple of a power of two

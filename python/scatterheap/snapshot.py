@@ -74,7 +74,9 @@ class Snapshot:
     @functools.cached_property
     def live(self):
         """The blocks that are handed out, by address, as an array with the fields ``address``, ``bytes`` (as many as
-        were asked for, or more) and ``class``, the size class; -1 for large blocks, which are runs of pages."""
+        were asked for, or more) and ``class``, the size class; -1 for large blocks, which are runs of pages. In a hardened
+        heap, unless all modes are zero and trap, an entry is also what was put around the block: the address that the
+        program has lies 16 bytes further, or as far as it was asked to be aligned; and blocks in the quarantine are there."""
         return np.frombuffer(self._native.live(), dtype=_LIVE)[["address", "bytes", "class"]]
 
     @functools.cached_property

@@ -144,6 +144,31 @@ impl Heap {
         self.with(py, |heap| Ok(Snapshot::of(heap.snapshot()?)))
     }
 
+    /// Sites, classes, blocks, bytes and examples as 64-bit numbers, and how many blocks more there are whose header
+    /// was written over.
+    fn leaks<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+        let report = self.with(py, scatterheap_host::Heap::leak_report)?;
+        let rows = report.sites.iter().flat_map(|leak| {
+            let class = leak.class.map_or(-1, i64::from);
+            let site = u64::from(leak.site);
+            [
+                site,
+                class.cast_unsigned(),
+                leak.blocks,
+                leak.bytes,
+                leak.example,
+            ]
+        });
+        let numbers: Vec<u64> = rows.collect();
+        let bytes = PyBytes::new(py, bytemuck::cast_slice(&numbers));
+        Ok((bytes, report.damaged))
+    }
+
+    #[getter]
+    fn growth_notice(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.with(py, |heap| Ok(heap.growth_notice()))
+    }
+
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.shut());
     }

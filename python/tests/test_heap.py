@@ -137,6 +137,25 @@ class Heaps(unittest.TestCase):
             heap.malloc_each([100] * 10)
             self.assertGreater(heap.occupancy()["internal_fragmentation"], 0)
 
+    def test_leaks_are_told_by_site(self):
+        for heap in self.on_each_device(harden="tags"):
+            addresses = heap.malloc_each([100] * 10 + [MIB])
+            leaks, damaged = heap.leaks()
+            self.assertEqual(leaks.dtype.names, ("site", "class", "blocks", "bytes", "example"))
+            self.assertEqual((list(leaks["site"]), damaged), ([0, 0], 0))
+            large = leaks["class"] == -1
+            self.assertEqual(list(leaks[large]["bytes"]), [MIB])
+            self.assertEqual(list(leaks[~large]["blocks"]), [10])
+            self.assertEqual(leaks[~large]["example"][0], addresses[:10].min())
+            # What the snapshot lists instead.
+            self.assertIn(addresses[0] - np.uint64(16), heap.snapshot().live["address"])
+            heap.free_each(addresses)
+            self.assertEqual(len(heap.leaks()[0]), 0)
+
+    def test_a_heap_that_grows_as_it_was_told_has_no_notice(self):
+        for heap in self.on_each_device(4 * MIB, max_capacity=16 * MIB):
+            self.assertIsNone(heap.growth_notice)
+
     def test_snapshots_are_saved_and_loaded(self):
         for heaps in self.on_each_device(), self.on_each_device(max_capacity="32MiB"):
             for heap in heaps:
@@ -181,6 +200,7 @@ class Heaps(unittest.TestCase):
             (lambda: scatterheap.Heap(MIB, "cpu", harden="armour"), "armour"),
             (lambda: scatterheap.Heap(MIB, "cpu", growth="wildly"), "wildly"),
             (lambda: small.grow(MIB), "fixed"),
+            (lambda: small.leaks(), "harden=tags"),
             (lambda: small.malloc_each([-1]), "from 0 on"),
             (lambda: small.free_each([0.5]), "whole numbers"),
             (lambda: small.free_each(np.array([0.5])), "whole numbers"),
@@ -191,6 +211,8 @@ class Heaps(unittest.TestCase):
             (lambda: scatterheap.Snapshot.load(__file__), "not a snapshot"),
             (lambda: closed.snapshot(), "after it was"),
             (lambda: closed.address, "after it was"),
+            (lambda: closed.growth_notice, "after it was"),
+            (lambda: closed.leaks(), "after it was"),
         ]:
             with self.assertRaisesRegex(scatterheap.Error, text) as caught:
                 call()

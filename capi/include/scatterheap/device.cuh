@@ -29,8 +29,8 @@ extern "C" {
 /* Allocates `bytes` bytes; NULL for none. */
 __device__ void *scatterheap_malloc(const scatterheap_handle *heap, size_t bytes);
 
-/* The same, for a site of the program, a number of the caller's choosing: in a heap with harden=tags the host can group
- * blocks by it. */
+/* The same, for a site of the program, a number of the caller's choosing: in a heap with harden=tags the host groups blocks by
+ * it (scatterheap_heap_leaks). */
 __device__ void *scatterheap_malloc_tagged(const scatterheap_handle *heap, size_t bytes, unsigned int site);
 
 /* Allocates `count` times `bytes` bytes of zeroes. */

@@ -87,6 +87,25 @@ public:
         return found;
     }
 
+    /* Of a heap with harden=tags, by site; without blocks whose site was written over. */
+    std::vector<scatterheap_leak> leaks() const {
+        const auto list = [this](scatterheap_leak *leaks, std::size_t room) {
+            return told(scatterheap_heap_leaks(heap, leaks, room, nullptr));
+        };
+        const std::size_t count = list(nullptr, 0);
+        std::vector<scatterheap_leak> found(count);
+        found.resize(std::min(count, list(found.data(), count)));
+        return found;
+    }
+
+    /* Why it does not grow as was asked for, or did not when it should have; empty if it does. */
+    std::string growth_notice() const {
+        const std::size_t length = told(scatterheap_heap_notice(heap, nullptr, 0));
+        std::string text(length + 1, '\0');
+        text.resize(std::min(length, told(scatterheap_heap_notice(heap, &text[0], text.size()))));
+        return text;
+    }
+
     void check_invariants() const { check(scatterheap_heap_check(heap)); }
 
     void save(const std::string &file) const { check(scatterheap_heap_save(heap, file.c_str())); }
@@ -95,7 +114,10 @@ public:
 
 private:
     std::size_t listed(scatterheap_block *blocks, std::size_t room) const {
-        const std::size_t count = scatterheap_heap_blocks(heap, blocks, room);
+        return told(scatterheap_heap_blocks(heap, blocks, room));
+    }
+
+    static std::size_t told(std::size_t count) {
         if (count == SIZE_MAX) {
             throw Error(scatterheap_last_error());
         }

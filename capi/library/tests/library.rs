@@ -106,6 +106,14 @@ fn blocks_are_given_back_where_threads_and_the_program_end() {
 }
 
 #[test]
+fn a_heap_is_an_object_for_those_who_ask() {
+    let directory = TempDir::new().expect("a directory");
+    if let Some(program) = compile("c++", "heap.cpp", &["-std=gnu++17"], &directory) {
+        run(&program);
+    }
+}
+
+#[test]
 fn a_bound_heap_leaves_another_one_bound() {
     let directory = TempDir::new().expect("a directory");
     if let Some(program) = compile("c++", "bound.cpp", &["-std=gnu++17"], &directory) {

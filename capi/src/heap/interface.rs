@@ -1,10 +1,10 @@
 //! The functions of `include/scatterheap.h` for heaps that kernels allocate from; the header says what they do.
 
-use super::{Block, DeviceHeap, HeapHandle, Occupancy};
+use super::{Block, DeviceHeap, HeapHandle, Leak, Occupancy};
 use crate::error::{Error, Result};
 use crate::failure::guard;
 use crate::handle::{Handle, Held};
-use crate::interface::{hand_over, status, text};
+use crate::interface::{hand_over, hand_over_text, status, text};
 use scatterheap_host::KeptContext;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -210,6 +210,51 @@ pub unsafe extern "C" fn scatterheap_heap_blocks(
         Ok(found.len())
     };
     guard(list).unwrap_or(usize::MAX)
+}
+
+/// Lists the blocks of a heap by the site that asked for them.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here, `leaks` have room for `room` of them, and `damaged` be NULL or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_leaks(
+    heap: *const HeapOwner,
+    leaks: *mut Leak,
+    room: usize,
+    damaged: *mut u64,
+) -> usize {
+    let list = || {
+        // SAFETY: as the caller promises.
+        let (found, others) = unsafe { held(heap) }?.leaks()?;
+        // SAFETY: as the caller promises.
+        unsafe { hand_over(&found, leaks, room) }?;
+        // SAFETY: as the caller promises.
+        unsafe { give(others, damaged) };
+        Ok(found.len())
+    };
+    guard(list).unwrap_or(usize::MAX)
+}
+
+/// Writes why a heap does not grow as was asked for, as text.
+///
+/// # Safety
+///
+/// The heap must be NULL or one that was created here, and `buffer` have room for `room` characters.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scatterheap_heap_notice(
+    heap: *const HeapOwner,
+    buffer: *mut c_char,
+    room: usize,
+) -> usize {
+    let tell = || {
+        // SAFETY: as the caller promises.
+        let notice = unsafe { held(heap) }?.growth_notice();
+        // SAFETY: as the caller promises.
+        unsafe { hand_over_text(&notice, buffer, room) }
+    };
+    guard(tell).unwrap_or(usize::MAX)
 }
 
 /// Verifies every invariant of a heap.

@@ -8,7 +8,7 @@ pub mod interface;
 mod occupancy;
 mod options;
 
-pub use occupancy::{Block, Occupancy};
+pub use occupancy::{Block, Leak, Occupancy};
 pub use options::Options;
 
 use crate::error::{Error, Result};
@@ -26,6 +26,7 @@ const _: () = {
     assert!(size_of::<HeapHandle>() == 88);
     assert!(size_of::<Occupancy>() == 96);
     assert!(size_of::<Block>() == 16);
+    assert!(size_of::<Leak>() == 32);
 };
 
 /// A heap on a device.
@@ -125,6 +126,24 @@ impl DeviceHeap {
         Ok(self.0.snapshot()?.live().map(Block::of).collect())
     }
 
+    /// The blocks by the site that asked for them, after all launches, and how many others have a header that was
+    /// written over.
+    ///
+    /// # Errors
+    ///
+    /// If blocks do not know their sites, and as for [`occupancy`](Self::occupancy).
+    pub fn leaks(&self) -> Result<(Vec<Leak>, u64)> {
+        let _context = KeptContext::of_this_thread();
+        let report = self.0.leak_report()?;
+        Ok((report.sites.iter().map(Leak::of).collect(), report.damaged))
+    }
+
+    /// Why it does not grow as was asked for, or did not grow when it should have; empty if it does.
+    #[must_use]
+    pub fn growth_notice(&self) -> String {
+        self.0.growth_notice().unwrap_or_default()
+    }
+
     /// Verifies every invariant, after all launches.
     ///
     /// # Errors
@@ -181,6 +200,45 @@ mod tests {
         heap.reset().expect("a device");
         assert_eq!(heap.occupancy().expect("readable").used_blocks, 0);
         assert_ne!(heap.handle().expect("a handle").mark(), handle.mark());
+    }
+
+    #[test]
+    fn leaks_are_told_by_site() {
+        let heap = DeviceHeap::new("cpu:2", "1MiB,harden=tags").expect("a heap");
+        let handle = heap.handle().expect("a handle");
+        let block = handle.malloc_tagged(1000, 7) as u64;
+        let large = handle.malloc(100_000) as u64;
+        let (leaks, damaged) = heap.leaks().expect("it has tags");
+        let told = |leak: &Leak| (leak.site, leak.blocks, leak.bytes, leak.example);
+        assert_eq!(told(&leaks[0]), (0, 1, 100_000, large));
+        assert_eq!(leaks[0].size_class, -1);
+        assert_eq!(told(&leaks[1]), (7, 1, 1000, block));
+        assert!(leaks[1].size_class >= 0);
+        assert_eq!((leaks.len(), damaged), (2, 0));
+        // What the list of blocks has instead.
+        let blocks = heap.blocks().expect("readable");
+        assert!(blocks.iter().any(|found| found.address + 16 == block));
+        let plain = DeviceHeap::new("cpu:2", "1MiB").expect("a heap");
+        let error = plain.leaks().expect_err("no tags").to_string();
+        assert!(error.contains("harden=tags"), "{error}");
+    }
+
+    #[test]
+    fn a_heap_that_could_not_grow_says_why() {
+        let free = Device::cpu().memory_info().expect("it is known").free;
+        if free > 64 << 30 {
+            // Metadata of so large a heap take long to write.
+            println!("skipped: a heap that cannot grow (too much memory)");
+            return;
+        }
+        let options = format!("64MiB,max={}", free + (2 << 30));
+        let heap = DeviceHeap::new("cpu:2", &options).expect("a heap");
+        assert_eq!(heap.growth_notice(), "");
+        let block = heap.handle().expect("a handle").malloc(free + (1 << 30));
+        assert!(block.is_null());
+        let _capacity = heap.attend();
+        let notice = heap.growth_notice();
+        assert!(notice.contains("the device has"), "{notice}");
     }
 
     #[test]

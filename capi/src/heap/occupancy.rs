@@ -1,6 +1,6 @@
 //! How full a heap is, and its blocks, as C structures.
 
-use scatterheap_host::inspect::{self, LiveBlock};
+use scatterheap_host::inspect::{self, LiveBlock, SiteLeak};
 
 /// How full a heap is; sizes in bytes. The order and meaning of the fields is that of `scatterheap_occupancy` in the
 /// header.
@@ -61,6 +61,35 @@ pub struct Block {
     pub address: u64,
     /// Its bytes, at least as many as were asked for.
     pub bytes: u64,
+}
+
+/// Blocks of a site and size class: `scatterheap_leak` in the header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Leak {
+    /// The site, as `malloc_tagged` was told; 0 of other calls.
+    pub site: u32,
+    /// Their size class; -1 for runs of pages.
+    pub size_class: i32,
+    /// How many there are.
+    pub blocks: u64,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// The lowest of their addresses, as the program has it.
+    pub example: u64,
+}
+
+impl Leak {
+    pub(super) fn of(leak: &SiteLeak) -> Self {
+        let class = leak.class.and_then(|class| i32::try_from(class).ok());
+        Self {
+            site: leak.site,
+            size_class: class.unwrap_or(-1),
+            blocks: leak.blocks,
+            bytes: leak.bytes,
+            example: leak.example,
+        }
+    }
 }
 
 impl Block {

@@ -28,6 +28,7 @@ static int said(const char *word) {
 static void sizes(void) {
     EXPECT(sizeof(scatterheap_handle) == 88 && sizeof(scatterheap_occupancy) == 96 && sizeof(scatterheap_block) == 16);
     EXPECT(sizeof(scatterheap_statistics) == 128 && sizeof(scatterheap_place) == 24);
+    EXPECT(sizeof(scatterheap_leak) == 32);
 }
 
 static void blocks(const char *device) {
@@ -210,6 +211,11 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_blocks(heap, NULL, 0) == 0);
     EXPECT(scatterheap_heap_blocks(heap, NULL, 1) == SIZE_MAX && said("NULL"));
     EXPECT(scatterheap_heap_check(heap) == 0);
+    EXPECT(scatterheap_heap_leaks(heap, NULL, 0, NULL) == SIZE_MAX && said("harden=tags"));
+    char notice[8] = "before";
+    EXPECT(scatterheap_heap_notice(heap, notice, sizeof notice) == 0 && notice[0] == 0);
+    EXPECT(scatterheap_heap_notice(heap, NULL, 0) == 0);
+    EXPECT(scatterheap_heap_notice(heap, NULL, 1) == SIZE_MAX && said("NULL"));
     EXPECT(scatterheap_heap_reset(heap) == 0);
     EXPECT(scatterheap_heap_handle(heap, &handles[1]) == 0 && handles[2].words[0] == 0);
     EXPECT(memcmp(&handles[0], &handles[1], sizeof handles[0]) != 0);
@@ -229,6 +235,12 @@ static void heaps(const char *device) {
     EXPECT(scatterheap_heap_destroy(heap) == -1 && said("a heap was used after it was destroyed"));
     EXPECT(scatterheap_heap_reset(heap) == -1 && said("destroyed"));
     EXPECT(scatterheap_heap_reset(NULL) == -1 && said("a heap of NULL"));
+    EXPECT(scatterheap_heap_notice(heap, NULL, 0) == SIZE_MAX && said("destroyed"));
+    heap = scatterheap_heap_create(device, "1MiB,harden=tags");
+    uint64_t damaged = 1;
+    EXPECT(scatterheap_heap_leaks(heap, NULL, 0, &damaged) == 0 && damaged == 0);
+    EXPECT(scatterheap_heap_leaks(heap, NULL, 1, NULL) == SIZE_MAX && said("NULL"));
+    EXPECT(scatterheap_heap_destroy(heap) == 0);
     EXPECT(!scatterheap_heap_create(device, "much") && said("`much`"));
     EXPECT(!scatterheap_heap_create(device, "1KiB") && said("smallest"));
     EXPECT(!scatterheap_heap_create("tpu", "1MiB") && said("`tpu`"));
