@@ -78,7 +78,8 @@ class Heap:
         """Allocates a block of each size, by one launch with a thread for each. Returns an array of addresses, 0
         where nothing fitting was left."""
         sizes = _numbers(sizes, "sizes")
-        return np.frombuffer(self._native.malloc_each(sizes.tobytes()), dtype=np.uint64)
+        # A copy, which the caller may write to.
+        return np.frombuffer(self._native.malloc_each(sizes.tobytes()), dtype=np.uint64).copy()
 
     def free_each(self, addresses):
         """Frees the blocks at these addresses; 0 is none. What is no block is refused and counted."""
@@ -137,7 +138,11 @@ class Heap:
         self.close()
 
     def __repr__(self):
-        return f"Heap(capacity={self.capacity}, device={self.device!r})"
+        try:
+            capacity = self.capacity
+        except Error:
+            return f"Heap(closed, device={self.device!r})"
+        return f"Heap(capacity={capacity}, device={self.device!r})"
 
 
 def _size(value, name):

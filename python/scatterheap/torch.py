@@ -20,8 +20,10 @@ _used = None
 
 
 def use(composition=None, trace=None):
-    """Lets PyTorch allocate from default resources of this ``composition``, ``"default"`` if none is given. With
-    ``trace`` every call is written to that file; for a GPU other than 0 its number is put at the end. Must be called before PyTorch allocates on a GPU."""
+    """Lets PyTorch allocate from default resources of this ``composition``. If none is given, the variable
+    ``SCATTERHEAP_COMPOSITION`` says it, and ``"default"`` is used where that is not set or there is a ``trace``. With
+    ``trace`` every call is written to that file; for a GPU other than 0 its number is put at the end. Must be called before
+    PyTorch allocates on a GPU."""
     global _used
     import torch
 

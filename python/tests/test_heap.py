@@ -156,6 +156,20 @@ class Heaps(unittest.TestCase):
         for heap in self.on_each_device(4 * MIB, max_capacity=16 * MIB):
             self.assertIsNone(heap.growth_notice)
 
+    def test_addresses_may_be_written_to(self):
+        for heap in self.on_each_device():
+            addresses = heap.malloc_each([100])
+            heap.free_each(addresses)
+            addresses[0] = 0
+            heap.free_each(addresses)
+            self.assertEqual(sum(kind["count"] for kind in heap.occupancy()["misuses"]), 0)
+
+    def test_a_closed_heap_says_so(self):
+        heap = scatterheap.Heap(MIB, "cpu")
+        self.assertIn(f"capacity={heap.capacity}", repr(heap))
+        heap.close()
+        self.assertEqual(repr(heap), "Heap(closed, device='cpu')")
+
     def test_snapshots_are_saved_and_loaded(self):
         for heaps in self.on_each_device(), self.on_each_device(max_capacity="32MiB"):
             for heap in heaps:
