@@ -166,7 +166,8 @@ inline __device__ void operator delete(void *block, std::align_val_t, const Hand
  * the block. Use scatterheap_new_array. */
 __device__ void *operator new[](size_t bytes, const scatterheap_handle *heap) = delete;
 
-/* Ends what `new (&heap) T(...)` made. Nothing for NULL. */
+/* Ends what `new (&heap) T(...)` made. Nothing for NULL. It takes the pointer that `new` gave, of the type that was made: a base
+ * that lies elsewhere in the object is at no block's address, and the free is refused and counted. */
 template <typename T>
 static inline __device__ void scatterheap_delete(const scatterheap_handle *heap, T *object) {
 #ifndef __cpp_aligned_new
