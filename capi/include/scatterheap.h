@@ -230,7 +230,8 @@ void *scatterheap_allocate(scatterheap_resource *resource, size_t bytes, size_t 
 int scatterheap_deallocate(scatterheap_resource *resource, void *block, size_t bytes, size_t alignment, void *stream);
 
 /* Says that a block is also used on another stream. When it is deallocated, its memory is not used again before the
- * work on that stream is done which is enqueued by then. */
+ * work on that stream is done which is enqueued by then. Say it while the block is live, with the address that its
+ * allocation gave: that is not looked at, and the next block at the address would wait for the stream instead. */
 int scatterheap_record_stream(scatterheap_resource *resource, void *block, void *stream);
 
 /* Gives what is kept for later back to the device; `given`, unless NULL, gets the bytes. May wait for the device. */

@@ -185,7 +185,7 @@ impl Resource {
     }
 
     /// Notes that a block is also used on another stream than that on which it will be deallocated, which then
-    /// waits for the other one.
+    /// waits for the other one. Whether the block is live is not looked at: not all resources can tell.
     ///
     /// # Errors
     ///
