@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -52,7 +53,7 @@ pub fn run(arguments: &PackageArguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds the package into a directory. What is of an older one there stays, but for what has the same name.
+/// Builds the package into a directory. What is of an older one there stays, but for what has the same name, and the object.
 ///
 /// # Errors
 /// Something does not build, or cannot be written.
@@ -76,9 +77,12 @@ pub fn gather(directory: &Path, dev: bool, architectures: &[String]) -> Result<(
         cmake.join("scatterheap-config-version.cmake"),
         version_file(),
     )?;
+    let object = libraries.join("scatterheap-device.o");
+    // One of an older package does not fit the headers.
+    remove(&object)?;
     if architectures != ["none"] {
         let ptx = share.join(format!("{PTX}{}.ptx", baseline_of(architectures)));
-        compile_object(&ptx, architectures, &libraries.join("scatterheap-device.o"))?;
+        compile_object(&ptx, architectures, &object)?;
     }
     Ok(())
 }
@@ -196,6 +200,16 @@ fn version_file() -> String {
          else()\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\n  \
          if(PACKAGE_FIND_VERSION STREQUAL PACKAGE_VERSION)\n    set(PACKAGE_VERSION_EXACT TRUE)\n  endif()\nendif()\n"
     )
+}
+
+/// Removes a file, if it is there.
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Copies a file into a directory, under its name.

@@ -46,15 +46,15 @@ fn done(command: &mut Command) -> Output {
     output
 }
 
-/// Makes the package in a directory.
-fn package(directory: &Path) {
+/// Makes the package in a directory, with the object for some architectures, or `none`.
+fn package(directory: &Path, architectures: &str) {
     let test = std::env::current_exe().expect("a test has a file");
     // TARGET/PROFILE/deps/TEST
     let target = test.ancestors().nth(3).expect("a target directory");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .args(["run", "--quiet", "--package", "xtask", "--", "cuda-package"])
-        .args(["--architectures", &architecture(), "--output"])
+        .args(["--architectures", architectures, "--output"])
         .arg(directory)
         .env("CARGO_TARGET_DIR", target)
         .current_dir(root());
@@ -88,9 +88,12 @@ fn programs_in_cuda_cpp_are_built_and_run() {
     };
     let directory = TempDir::new().expect("a directory");
     let prefix = directory.path().join("prefix");
-    package(&prefix);
+    package(&prefix, &architecture());
     by_nvcc(&nvcc, &prefix, directory.path());
     by_cmake(&nvcc, &prefix, &directory.path().join("build"));
+    // The object of the older package does not stay beside newer headers.
+    package(&prefix, "none");
+    assert!(!prefix.join("lib/scatterheap-device.o").exists());
 }
 
 /// Compiles a source for the GPU with the headers alone, and gives what nvcc said if it refused it.
