@@ -10,7 +10,7 @@ use command::output::{note, one_line, print, with_causes};
 use command::{CommandLine, Interrupted};
 use std::process::ExitCode;
 
-/// The exit code after SIGINT, as shells give it.
+/// The exit code after a signal ended a measurement early, as shells give it after SIGINT.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {

@@ -73,6 +73,14 @@ fn a_soak_ends_when_the_time_is_over() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_soak_keeps_its_totals() {
+    // The second is what a server's own managers send.
+    for signal in ["-INT", "-TERM"] {
+        keeps_its_totals_after(signal);
+    }
+}
+
+#[cfg(unix)]
+fn keeps_its_totals_after(signal: &str) {
     let mut command = command(&[&SOAK[..], &["--pairs", "1000000000000", "--json"]].concat());
     let child = command
         .stdout(Stdio::piped())
@@ -81,7 +89,7 @@ fn an_interrupted_soak_keeps_its_totals() {
         .expect("the command starts");
     std::thread::sleep(Duration::from_secs(1));
     let interrupt = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args([signal, &child.id().to_string()])
         .status();
     assert!(interrupt.expect("there is a kill").success());
     let output = child.wait_with_output().expect("it ends");

@@ -22,7 +22,7 @@ const HELP: &str = "\
 Blocks of 16 bytes to 8 KiB lie in mailboxes, which fill 70 % of each heap. Threads put new ones there and verify and free what \
 they find: blocks of other threads, from other multiprocessors, of any age. All heaps are in use in the same launches.
 
-Ctrl-C ends a run early, like --seconds: everything is then freed and checked, and the totals are kept. With --record, runs add up: \
+Ctrl-C or SIGTERM ends a run early, like --seconds: everything is then freed and checked, and the totals are kept. With --record, runs add up: \
 the next goes on from the pairs that are on record for the same commit, with the same changes if there are any, and device.
 
 Examples:

@@ -12,7 +12,7 @@ use scatterheap_bench::allocators::{Floor, Native, Scatterheap, name_of_hardened
 use scatterheap_bench::peer::{Peer, Workers};
 use scatterheap_bench::{Allocator, Case, Event, Plan, Row, Settings, Test, module};
 use serde::Serialize;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::error::Error;
 use std::fmt;
@@ -155,7 +155,7 @@ pub fn run(
 /// A run of a plan.
 struct Run<'a> {
     plan: &'a Plan,
-    /// Set by SIGINT.
+    /// Set by SIGINT or SIGTERM.
     stop: Arc<AtomicBool>,
     watch: Watch<'a>,
     collected: Collected,
@@ -194,13 +194,15 @@ impl Run<'_> {
     }
 }
 
-/// Is set by the first SIGINT; the second ends this process, and so its workers.
+/// Is set by the first SIGINT or SIGTERM; the second ends this process, and so its workers.
 pub fn stop_by_signal() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    // In this order, so that the second finds what the first has set.
-    flag::register_conditional_default(SIGINT, Arc::clone(&stop))
-        .and_then(|_| flag::register(SIGINT, Arc::clone(&stop)))
-        .context("cannot wait for SIGINT")?;
+    for signal in [SIGINT, SIGTERM] {
+        // In this order, so that the second finds what the first has set.
+        flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .context("cannot wait for signals")?;
+    }
     Ok(stop)
 }
 

@@ -54,7 +54,7 @@ Examples:
 
 Times are medians in microseconds, by the device's own clock. Whoever is slow gets fewer samples: \
 the metric `samples` says how many. A figure with `!` is of a case in which requests got NULL, or \
-blocks did not hold what was written. Ctrl-C ends the run after the current case, and what was \
+blocks did not hold what was written. Ctrl-C or SIGTERM ends the run after the current case, and what was \
 measured until then is shown and written; once more ends it at once.
 
 The exit code is 1 if scatterheap, plain or hardened, failed in a case or gave blocks that did not \
