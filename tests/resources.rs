@@ -15,6 +15,36 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
+fn what_measures_nothing_has_no_table() {
+    for (option, value) in [("--output", "x.csv"), ("--threads", "2")] {
+        let output = scatterheap(&["--write-scenarios", "scenarios", option, value]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("cannot be used with"));
+    }
+}
+
+#[test]
+fn the_document_says_what_it_is_of() {
+    let output = scatterheap(&[
+        "one_mib",
+        "--quick",
+        "--resource",
+        "system_malloc",
+        "--threads",
+        "1",
+        "--device",
+        "cpu",
+        "--json",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["command"], "resources");
+    assert_eq!(document["device"]["selector"], "cpu");
+    assert_eq!(document["rows"][0]["scenario"], "one_mib");
+    assert_eq!(document["left_out"], serde_json::json!([]));
+}
+
+#[test]
 fn scenarios_are_written_for_other_programs() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("scenarios");

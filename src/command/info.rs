@@ -3,6 +3,7 @@
 use super::Common;
 use super::output::{print, print_json};
 use super::session::DeviceDescription;
+use super::unused::UnusedHeap;
 use anyhow::Result;
 use scatterheap::embedded::KERNELS;
 use scatterheap::size::Bytes;
@@ -10,6 +11,12 @@ use scatterheap::{Device, KernelSource, Selector, open};
 use serde::Serialize;
 
 const NO_GPU_SUPPORT: &str = "none: this build has no GPU support (feature `cuda`)";
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    unused: UnusedHeap,
+}
 
 #[derive(Serialize)]
 struct Document {

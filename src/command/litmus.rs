@@ -4,6 +4,7 @@ use super::Common;
 use super::output::{conclude, count, note, print, print_json, rate, table};
 use super::progress::Progress;
 use super::session::{DeviceDescription, Judged};
+use super::unused::UnusedHeap;
 use super::watchdog::Watchdog;
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -48,6 +49,8 @@ pub struct Arguments {
     /// Seconds that a launch may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
+    #[command(flatten)]
+    unused: UnusedHeap,
 }
 
 fn variant_parser() -> impl TypedValueParser<Value = Variant> {

@@ -95,7 +95,7 @@ struct Common {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the devices, the driver, the kernel compiler and the embedded kernels
-    Info,
+    Info(info::Arguments),
     /// Try a heap hard, and verify contents, overlap, alignment, bounds, invariants and leaks
     Stress(stress::Arguments),
     /// Try whether what was done before `free` is seen after `malloc`, in tiny heaps where threads meet
@@ -141,7 +141,7 @@ impl CommandLine {
     pub fn run(&self) -> Result<()> {
         let common = &self.common;
         match &self.command {
-            Command::Info => info::run(common),
+            Command::Info(_) => info::run(common),
             Command::Stress(arguments) => stress::run(common, arguments),
             Command::Litmus(arguments) => litmus::run(common, arguments),
             Command::Exhaustion(arguments) => exhaustion::run(common, arguments),

@@ -4,6 +4,8 @@ use super::Common;
 use super::apart::keep_apart;
 use super::output::{self, conclude, print, print_json, table};
 use super::progress::Progress;
+use super::session::DeviceDescription;
+use super::unused::UnusedHeap;
 use anyhow::{Context, Result, bail};
 use scatterheap::Device;
 use scatterheap::size::Bytes;
@@ -73,11 +75,25 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
     /// Write the scenarios to this directory, and measure nothing
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["resource", "threads", "seconds", "with", "output"])]
     write_scenarios: Option<PathBuf>,
     /// Table of all figures as CSV, which is written anew after each case
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    unused: UnusedHeap,
+}
+
+/// What was measured, as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    command: &'static str,
+    version: &'static str,
+    commit: Option<&'static str>,
+    device: DeviceDescription,
+    rows: &'a [Row],
+    /// What the device has too little memory for.
+    left_out: &'a [String],
 }
 
 /// Which scenarios were written, and where.
@@ -119,6 +135,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.output {
         try_rows(path)?;
     }
+    // A device that is lost does not tell later.
+    let described = DeviceDescription::new(&device)?;
     let mut measured = Measured::default();
     let ended = {
         let progress = Progress::new(common, "");
@@ -127,12 +145,19 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         )
     };
     let failed = failures(&measured);
-    let left_out = left_out(&measured.left_out);
     let rows = beside(measured.rows, &others);
     // What was measured is not lost if the table cannot be written.
     let printed = if common.json {
-        print_json(&rows)
+        print_json(&Document {
+            command: "resources",
+            version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("SCATTERHEAP_COMMIT"),
+            device: described,
+            rows: &rows,
+            left_out: &measured.left_out,
+        })
     } else {
+        let left_out = left_out(&measured.left_out);
         print(&(text(&rows) + &left_out + &targets(&device, arguments, &rows)))
     };
     let written = measured.unwritten.map_or(Ok(()), Err);
