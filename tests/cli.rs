@@ -641,6 +641,28 @@ fn traces_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_replay_in_which_nothing_was_tried_fails() {
+    let header = "thread,operation,id,size,alignment\n";
+    let too_large = format!("{header}0,malloc,1,5000000000,16\n");
+    for (name, trace) in [("nothing.csv", header), ("too-large.csv", &too_large)] {
+        let output = run(&[&["replay", &file(name, trace.as_bytes())][..], &SMALL].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains("nothing was tried"), "{errors}");
+    }
+}
+
+#[test]
+fn a_heap_is_offered_where_one_of_any_size_is_made() {
+    for subcommand in ["info", "litmus", "resources"] {
+        assert!(!printed(&[subcommand, "--help"]).contains("--heap"));
+    }
+    for subcommand in ["stress", "soak", "bench"] {
+        assert!(printed(&[subcommand, "--help"]).contains("--heap"));
+    }
+}
+
+#[test]
 fn help_has_examples() {
     let head = printed(&["--help"]);
     for subcommand in [

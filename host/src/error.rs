@@ -39,10 +39,15 @@ pub enum Error {
         least: u32,
     },
     /// A device was named in a way that means none.
-    #[error("`{0}` names no device: use `auto`, `cpu`, `cpu:THREADS` or `cuda:NUMBER`")]
+    #[error(
+        "`{0}` names no device: use `auto`, `cpu`, `cpu:THREADS` with 1 to 1024 threads, or `cuda:NUMBER`"
+    )]
     BadSelector(String),
     /// A capacity too small for any heap.
-    #[error("a heap of {} was asked for, but the smallest has {}: ask for more", Bytes(*.0), Bytes(MIN_CAPACITY))]
+    #[error(
+        "a heap of {0} bytes was asked for, but the smallest has {min}, {MIN_CAPACITY} bytes: ask for more",
+        min = Bytes(MIN_CAPACITY)
+    )]
     CapacityTooSmall(u64),
     /// A capacity too large for any heap.
     #[error("a heap of {} was asked for, but the largest has {}: ask for less", Bytes(*.0), Bytes(MAX_CAPACITY))]

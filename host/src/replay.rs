@@ -98,7 +98,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing was found wrong. NULL is not wrong.
+    /// Whether something was tried, and nothing was found wrong. NULL is not wrong.
     #[must_use]
     pub fn passed(&self) -> bool {
         let counts = [
@@ -108,7 +108,7 @@ impl Report {
             self.leaked,
             self.misuses.total(),
         ];
-        counts.iter().all(|count| *count == 0) && self.violations.is_empty()
+        self.operations > 0 && counts.iter().all(|count| *count == 0) && self.violations.is_empty()
     }
 }
 

@@ -35,7 +35,9 @@ impl fmt::Display for Bytes {
 
 /// A size that means nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size: write a number with a unit, such as `512MiB`, `16GiB` or `4096`")]
+#[error(
+    "`{0}` is no size, or one of 2^64 bytes and more: write a number with a unit, such as `512MiB`, `16GiB` or `4096`"
+)]
 pub struct BadSize(String);
 
 impl FromStr for Bytes {

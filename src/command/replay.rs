@@ -168,6 +168,9 @@ fn judge(report: &Report) -> Result<()> {
     for violation in &report.violations {
         note(violation);
     }
+    if report.operations == 0 {
+        note("no call gave or took a block, so nothing was tried");
+    }
     if !report.misuses.is_empty() {
         note(&report.misuses.to_string());
     }
