@@ -88,6 +88,7 @@ const TESTS: &[Test] = tests![
     a_test_is_given_up,
     all_blocks_are_freed_before_a_reset,
     a_stop_ends_it_after_the_current_case,
+    who_ends_after_a_stop_is_not_said_to_have_died,
     shared_blocks_are_corrupt,
     what_is_printed_is_no_message,
     what_cannot_be_loaded_is_refused,
@@ -252,6 +253,26 @@ fn a_stop_ends_it_after_the_current_case(workshop: &Workshop) {
     measured.expect("it is good");
     assert_eq!((begun, timed), (1, 1));
     assert!(plugin.leaves_nobody());
+}
+
+fn who_ends_after_a_stop_is_not_said_to_have_died(workshop: &Workshop) {
+    let plugin = workshop.build_as("crash_always", "ended");
+    let workers = workers(PATIENT);
+    let peers = workers.find(std::slice::from_ref(&plugin.library));
+    let peer = peers.expect("it can be loaded").remove(0);
+    let stop = AtomicBool::new(false);
+    let mut begun = 0;
+    let measured = workers.measure(&peer, &plan(cases()), &stop, &mut |event| match event {
+        Event::Begin { allocator, .. } if allocator == peer.name => {
+            begun += 1;
+            stop.store(true, Ordering::Relaxed);
+        }
+        Event::Row(row) => assert_ne!(row.metric, "died"),
+        Event::Failed { reason, .. } => panic!("{reason}"),
+        Event::Begin { .. } => {}
+    });
+    measured.expect("it was stopped");
+    assert_eq!(begun, 1);
 }
 
 fn shared_blocks_are_corrupt(workshop: &Workshop) {

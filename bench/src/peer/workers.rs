@@ -85,7 +85,7 @@ impl Workers {
     /// A case in which the plug-in crashes or hangs gets a row with the metric `died` or `hang`, and an
     /// [`Event::Failed`]; the other cases are then measured in a new process. After three such cases of a test, the rest
     /// of that test is skipped. When `stop` is set, from a signal's handler for example, the worker is ended before it is
-    /// at another case, and what remains is not measured.
+    /// at another case, and what remains is not measured; nor is a case at which it ends then.
     ///
     /// # Errors
     ///
@@ -113,6 +113,10 @@ impl Workers {
                 }
                 Some(ending) => {
                     let line = process.end()?;
+                    if stop.load(Ordering::Relaxed) {
+                        // By the same signal, perhaps: who ends a server ends all of its processes.
+                        break;
+                    }
                     let events = campaign.ended(&ending, line.as_deref());
                     let events = events.ok_or_else(|| early(library, &ending, line.as_deref()))?;
                     events.into_iter().for_each(&mut *on_event);
