@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -174,7 +173,8 @@ public:
     explicit BoundHeap(const std::string &options) : BoundHeap(options, default_device()) {}
 
     BoundHeap(const std::string &options, const std::string &device) : Heap(options, device), number(current_device()) {
-        bind_here();
+        bind(*this);
+        place = handle().words[0];
     }
 
     ~BoundHeap() {
@@ -192,25 +192,20 @@ public:
     void reset() {
         Heap::reset();
         const CurrentDevice own(number);
-        bind_here();
+        bind(*this);
     }
 
 private:
-    void bind_here() {
-        bind(*this);
-        bound = handle();
-    }
-
     /* Whether no other heap was bound since. The device knows, whoever bound what. */
     bool is_bound_here() const {
         scatterheap_handle there;
         check_cuda(cudaMemcpyFromSymbol(&there, scatterheap_bound, sizeof there), "the bound heap is not known");
-        const scatterheap_handle now = handle();
-        return std::memcmp(&there, &bound, sizeof there) == 0 || std::memcmp(&there, &now, sizeof there) == 0;
+        return there.words[0] == place;
     }
 
     int number;
-    scatterheap_handle bound;
+    /* The first word of all its handles: where its blocks lie, and no other heap's do. */
+    std::uint64_t place;
 };
 #endif
 

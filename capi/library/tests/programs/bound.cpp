@@ -89,6 +89,13 @@ int main(int count, char **arguments) {
     }
     expect(none_is_bound(), "one whose handle is stale is unbound");
     {
+        BoundHeap heap("1MiB", device);
+        heap.Heap::reset();
+        scatterheap::bind(heap);
+        heap.Heap::reset();
+    }
+    expect(none_is_bound(), "one that was bound with any of its handles is unbound");
+    {
         auto first = std::make_unique<BoundHeap>("1MiB", device);
         current = 1;
         expect(scatterheap::default_device() == "cuda:1", "heaps lie on the current device if nothing is said");
