@@ -3,6 +3,9 @@
 //! Who gives memory back may be a thread's own variable, of C++ or of Rust, or a global object, which ends after the main
 //! thread's variables. By then the number by which a thread finds its value may be given back. Then there is none, and
 //! callers do without.
+//!
+//! One case is found out by a panic that is caught, with its message, and is the end of a program that aborts instead: where another user of the crate `thread_local` in the same program had the number, and this thread
+//! asks here first when it is gone. Then a number is lost for each such thread, too.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
