@@ -99,6 +99,16 @@ fn keeps_its_totals_after(signal: &str) {
     assert_eq!(document["passed"], true);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_record_that_is_no_regular_file_is_refused() {
+    let output = run(&["soak", "--pairs", "1", "--record", "/dev/null"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("no regular file"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
+
 #[test]
 fn a_record_of_something_else_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -3,7 +3,7 @@
 use super::Common;
 use super::output::{conclude, count, note, print, print_json, rate, table};
 use super::progress::Progress;
-use super::session::{DeviceDescription, Judged};
+use super::session::{DeviceDescription, DeviceDocument, Judged};
 use super::unused::UnusedHeap;
 use super::watchdog::Watchdog;
 use anyhow::{Result, bail};
@@ -59,11 +59,7 @@ fn variant_parser() -> impl TypedValueParser<Value = Variant> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    command: &'static str,
-    version: &'static str,
-    commit: Option<&'static str>,
-    device: DeviceDescription,
+struct Content<'a> {
     passed: bool,
     reports: Vec<Judged<'a, Report>>,
 }
@@ -78,7 +74,8 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         return ended;
     }
     let told = if common.json {
-        print_json(&document(described, &reports, ended.is_ok()))
+        let content = content(&reports, ended.is_ok());
+        print_json(&DeviceDocument::on("litmus", described, content))
     } else {
         print(&text(&device, &reports))
     };
@@ -120,16 +117,12 @@ fn run_all(
 }
 
 /// A run that ended early has not passed, whatever was finished.
-fn document(device: DeviceDescription, reports: &[Report], is_whole: bool) -> Document<'_> {
+fn content(reports: &[Report], is_whole: bool) -> Content<'_> {
     let judged = reports.iter().map(|report| Judged {
         passed: report.passed(),
         report,
     });
-    Document {
-        command: "litmus",
-        version: env!("CARGO_PKG_VERSION"),
-        commit: option_env!("SCATTERHEAP_COMMIT"),
-        device,
+    Content {
         passed: is_whole && reports.iter().all(Report::passed),
         reports: judged.collect(),
     }

@@ -4,7 +4,7 @@ use super::Common;
 use super::apart::keep_apart;
 use super::output::{self, conclude, print, print_json, table};
 use super::progress::Progress;
-use super::session::DeviceDescription;
+use super::session::{DeviceDescription, DeviceDocument};
 use super::unused::UnusedHeap;
 use anyhow::{Context, Result, bail};
 use scatterheap::Device;
@@ -86,11 +86,7 @@ pub struct Arguments {
 
 /// What was measured, as JSON.
 #[derive(Serialize)]
-struct Document<'a> {
-    command: &'static str,
-    version: &'static str,
-    commit: Option<&'static str>,
-    device: DeviceDescription,
+struct Content<'a> {
     rows: &'a [Row],
     /// What the device has too little memory for.
     left_out: &'a [String],
@@ -148,14 +144,11 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let rows = beside(measured.rows, &others);
     // What was measured is not lost if the table cannot be written.
     let printed = if common.json {
-        print_json(&Document {
-            command: "resources",
-            version: env!("CARGO_PKG_VERSION"),
-            commit: option_env!("SCATTERHEAP_COMMIT"),
-            device: described,
+        let content = Content {
             rows: &rows,
             left_out: &measured.left_out,
-        })
+        };
+        print_json(&DeviceDocument::on("resources", described, content))
     } else {
         let left_out = left_out(&measured.left_out);
         print(&(text(&rows) + &left_out + &targets(&device, arguments, &rows)))

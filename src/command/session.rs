@@ -151,6 +151,30 @@ impl<T: Serialize> Document<T> {
     }
 }
 
+/// The same of a subcommand whose heaps are its own.
+#[derive(Debug, Serialize)]
+pub struct DeviceDocument<T> {
+    command: &'static str,
+    version: &'static str,
+    commit: Option<&'static str>,
+    device: DeviceDescription,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl<T: Serialize> DeviceDocument<T> {
+    /// What `command` found out on a device, as it was described before.
+    pub fn on(command: &'static str, device: DeviceDescription, content: T) -> Self {
+        Self {
+            command,
+            version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("SCATTERHEAP_COMMIT"),
+            device,
+            content,
+        }
+    }
+}
+
 /// A report, and whether it found nothing wrong.
 #[derive(Debug, Serialize)]
 pub struct Judged<'a, T> {

@@ -1,6 +1,6 @@
 //! Records of runs, a line of JSON each, that add up.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use scatterheap::soak::{Settings, Totals};
 use scatterheap::{Device, Heap};
 use scatterheap_trace::file;
@@ -57,6 +57,13 @@ pub fn read(file: Option<&Path>, device: &Device) -> Result<Vec<Run>> {
     let Some(file) = file else {
         return Ok(Vec::new());
     };
+    // What never ends would be read until the memory is gone.
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        bail!(
+            "{} was to be a record of runs, but is no regular file: use another",
+            file.display()
+        );
+    }
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
