@@ -432,7 +432,10 @@ fn holds_rust_libraries(directory: &Path) -> bool {
     })
 }
 
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+pub(crate) fn file_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| Error::File {
         action,

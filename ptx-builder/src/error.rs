@@ -115,7 +115,7 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried: read, write, create.
+        /// What was tried: read, list, write, create.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,

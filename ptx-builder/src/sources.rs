@@ -2,7 +2,7 @@
 //! path.
 //!
 //! Cargo reruns a build script when a watched file changes, and looks into watched directories, so
-//! new files count too.
+//! new files count too. The same files are what a fingerprint of the sources is made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -50,6 +50,8 @@ pub(crate) struct Sources {
     pub(crate) workspace: PathBuf,
     /// Files and directories that a change in means that the PTX may change.
     pub(crate) watched: BTreeSet<PathBuf>,
+    /// Those of them that are of the crate and of each that it depends on by path, by the crates' names.
+    pub(crate) of_crates: BTreeMap<String, Vec<PathBuf>>,
 }
 
 impl Sources {
@@ -69,22 +71,24 @@ impl Sources {
         let crate_name = known.package(&directory)?.name.clone();
         // The only one that is known by now.
         let workspace = known.workspaces.first().cloned().ok_or_else(missing)?;
-        let mut watched = BTreeSet::new();
+        let mut of_crates = BTreeMap::new();
         let mut seen = BTreeSet::new();
         let mut waiting = vec![directory.clone()];
         while let Some(next) = waiting.pop() {
             if seen.insert(next.clone()) {
                 let package = known.package(&next)?;
-                watched.extend(package.files());
+                of_crates.insert(package.name.clone(), package.files());
                 waiting.extend(package.path_dependencies());
             }
         }
-        watched.extend(known.workspace_files());
+        let watched = of_crates.values().flatten().cloned();
+        let watched = watched.chain(known.workspace_files()).collect();
         Ok(Self {
             directory,
             crate_name,
             workspace,
             watched,
+            of_crates,
         })
     }
 }
