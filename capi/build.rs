@@ -1,4 +1,5 @@
-//! Compiles the device functions to PTX for both baselines, and makes the header with those that CUDA C++ inlines.
+//! Compiles the device functions to PTX for both baselines, and makes the header with those that CUDA C++ inlines and the one
+//! that names their sources.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -13,7 +14,7 @@ fn main() {
 #[cfg(feature = "cuda")]
 mod device_code {
     use scatterheap_ptx_builder::cuda_cpp::{ForCudaCpp, Inlined, for_cuda_cpp};
-    use scatterheap_ptx_builder::{Builder, PtxModule};
+    use scatterheap_ptx_builder::{Builder, PtxModule, fingerprint_of_sources};
     use std::error::Error;
     use std::path::Path;
     use std::{env, fs};
@@ -35,29 +36,66 @@ mod device_code {
         },
     ];
 
-    /// Leaves a module for each baseline and `inline.cuh` in `OUT_DIR`.
+    /// Leaves a module for each baseline, `inline.cuh` and `layout.h` in `OUT_DIR`, and the name that the library exports in
+    /// `SCATTERHEAP_LAYOUT`.
     pub fn build() -> Result<(), Box<dyn Error>> {
         let modules =
             Builder::new(scatterheap_device::SOURCE_DIRECTORY).build_for_build_script()?;
         let [turing, ampere] = modules.as_slice() else {
             return Err("there are two baselines".into());
         };
-        let (turing, ampere) = (take_out(turing)?, take_out(ampere)?);
+        let layout = Layout::of_sources()?;
+        let (turing, ampere) = (take_out(turing, &layout)?, take_out(ampere, &layout)?);
         if turing.declarations != ampere.declarations {
             return Err(
                 "the baselines' slow paths are not called in the same way: inline one alone".into(),
             );
         }
         let directory = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?;
-        let header = header(&turing, &ampere);
-        Ok(fs::write(Path::new(&directory).join("inline.cuh"), header)?)
+        let directory = Path::new(&directory);
+        fs::write(directory.join("inline.cuh"), header(&turing, &ampere))?;
+        fs::write(directory.join("layout.h"), layout.header())?;
+        println!("cargo::rustc-env=SCATTERHEAP_LAYOUT={}", layout.of_host);
+        Ok(())
     }
 
-    /// Takes the functions that are inlined out of a module.
-    fn take_out(module: &PtxModule) -> Result<ForCudaCpp, Box<dyn Error>> {
+    /// Takes the functions that are inlined out of a module, and names its sources.
+    fn take_out(module: &PtxModule, layout: &Layout) -> Result<ForCudaCpp, Box<dyn Error>> {
         let made = for_cuda_cpp(&module.read()?, &INLINED)?;
-        fs::write(&module.path, &made.module)?;
+        fs::write(&module.path, made.module.clone() + &layout.variable())?;
         Ok(made)
+    }
+
+    /// Names that tell which sources device functions and the library are of, and so how a heap lies in memory. Whoever is
+    /// built with `layout.h` asks for both, and gets no others.
+    struct Layout {
+        of_host: String,
+        of_device: String,
+    }
+
+    impl Layout {
+        fn of_sources() -> Result<Self, Box<dyn Error>> {
+            let fingerprint = fingerprint_of_sources(scatterheap_device::SOURCE_DIRECTORY)?;
+            Ok(Self {
+                of_host: format!("scatterheap_layout_{fingerprint}"),
+                of_device: format!("scatterheap_device_layout_{fingerprint}"),
+            })
+        }
+
+        /// What a module defines. Its value is there so that nobody takes it for a variable that kernels write.
+        fn variable(&self) -> String {
+            let name = &self.of_device;
+            format!("\n.visible .global .align 1 .b8 {name}[1] = {{1}};\n")
+        }
+
+        fn header(&self) -> String {
+            format!(
+                "/* Names that tell which sources the library and the device functions are of: those of other sources have others. */\n\
+                 #ifndef SCATTERHEAP_LAYOUT_H\n#define SCATTERHEAP_LAYOUT_H\n\n\
+                 #define SCATTERHEAP_LAYOUT {}\n#define SCATTERHEAP_DEVICE_LAYOUT {}\n\n#endif\n",
+                self.of_host, self.of_device
+            )
+        }
     }
 
     fn header(turing: &ForCudaCpp, ampere: &ForCudaCpp) -> String {

@@ -66,10 +66,10 @@ pub fn gather(directory: &Path, dev: bool, architectures: &[String]) -> Result<(
     for ptx in built.ptx()? {
         put(&ptx, &share)?;
     }
-    put(
-        &built.code.join("inline.cuh"),
-        &directory.join("include/scatterheap"),
-    )?;
+    for header in ["inline.cuh", "layout.h"] {
+        let made = built.code.join(header);
+        put(&made, &directory.join("include/scatterheap"))?;
+    }
     put(&source.join("cuda/scatterheap.cu"), &share)?;
     let cmake = libraries.join("cmake/scatterheap");
     put(&source.join("cuda/scatterheap-config.cmake"), &cmake)?;

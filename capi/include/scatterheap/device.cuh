@@ -18,6 +18,7 @@
 #define SCATTERHEAP_DEVICE_CUH
 
 #include <scatterheap.h>
+#include <scatterheap/layout.h>
 
 #include <new>
 #include <type_traits>
@@ -56,6 +57,16 @@ extern __constant__ scatterheap_handle scatterheap_bound;
 /* Makes a heap the bound one of the current device, for launches from now on; NULL unbinds. Call it again after a reset.
  * cudaErrorInvalidValue means that the heap has no handle for that device, and scatterheap_last_error() says why. */
 cudaError_t scatterheap_bind(scatterheap_heap *heap);
+
+/* The library has this if it is of the sources that the device functions are of: it lays out what they read. */
+extern const unsigned char SCATTERHEAP_LAYOUT;
+}
+
+/* Asks for it from each file that may have kernels, so that a program does not start with another library. Not by a
+ * variable: the linker may leave out one that nothing reads. */
+static __attribute__((constructor)) void scatterheap_ask_for_layout() {
+    const volatile unsigned char *const volatile asked = &SCATTERHEAP_LAYOUT;
+    static_cast<void>(asked);
 }
 
 #ifdef SCATTERHEAP_INLINE

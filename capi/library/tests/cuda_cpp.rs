@@ -1,6 +1,8 @@
 //! Programs in CUDA C++ that are built with the package of `cargo xtask cuda-package`, by `CMake` and by nvcc alone. They
 //! are run on the first GPU; where there is none, they must say so.
 
+mod layout;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -91,6 +93,7 @@ fn programs_in_cuda_cpp_are_built_and_run() {
     package(&prefix, &architecture());
     by_nvcc(&nvcc, &prefix, directory.path());
     by_cmake(&nvcc, &prefix, &directory.path().join("build"));
+    layout::what_is_of_other_sources_is_refused(&nvcc, &prefix, directory.path());
     // The object of the older package does not stay beside newer headers.
     package(&prefix, "none");
     assert!(!prefix.join("lib/scatterheap-device.o").exists());
@@ -100,8 +103,11 @@ fn programs_in_cuda_cpp_are_built_and_run() {
 fn refusal(nvcc: &Path, standard: &str, source: &str, directory: &Path) -> Option<String> {
     let file = directory.join("source.cu");
     fs::write(&file, format!("#include <scatterheap.h>\n{source}\n")).expect("written");
+    layout::write_names_of_no_build(directory);
     let output = Command::new(nvcc)
         .args(["-arch=sm_90", "-rdc=true", "-ptx", "-I"])
+        .arg(directory)
+        .arg("-I")
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../include"))
         .arg(format!("-std={standard}"))
         .arg(&file)

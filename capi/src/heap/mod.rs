@@ -5,6 +5,8 @@
 
 pub mod code;
 pub mod interface;
+#[cfg(feature = "cuda")]
+pub mod layout;
 mod occupancy;
 mod options;
 

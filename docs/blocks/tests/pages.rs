@@ -192,11 +192,17 @@ fn cuda_cpp_compiles() {
     };
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let ptx = scratch.path().join("block.ptx").display().to_string();
+    // Made where device functions are compiled.
+    let made = scratch.path().join("scatterheap/layout.h");
+    let names = "#define SCATTERHEAP_LAYOUT scatterheap_layout\n";
+    fs::create_dir(scratch.path().join("scatterheap")).expect("it can be created");
+    fs::write(made, names).expect("it can be written");
+    let made = format!("-I{}", scratch.path().display());
     let headers = headers();
     let [ours, benchmark] = &headers;
     let options = ["-ptx", "-o", &ptx, "-arch=sm_90", "-std=c++17", "-rdc=true"];
     let included = ["-include", "scatterheap.h", ours, benchmark, "-x", "cu"];
     let nvcc = nvcc.display().to_string();
-    let options = [&options[..], &["-Werror=all-warnings"], &included].concat();
+    let options = [&options[..], &["-Werror=all-warnings", &made], &included].concat();
     accepted(&["cuda"], &nvcc, &options);
 }
