@@ -116,6 +116,7 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
     for test in [
         "uniform",
         "mixed",
+        "sizes",
         "scale",
         "warp",
         "churn",
@@ -123,6 +124,7 @@ fn a_quick_run_writes_every_figure_as_csv_and_json_and_draws_plots() {
         "large",
         "uniform_aged",
         "mixed_aged",
+        "sizes_aged",
         "mixed_churned",
         "oom",
         "oommix",

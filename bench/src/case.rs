@@ -19,6 +19,10 @@ pub enum Test {
     MixedAged,
     /// `Mixed`, each time after a launch that churns in the same heap.
     MixedChurned,
+    /// `Uniform` with as many threads whatever the size, up to 64 KiB.
+    Sizes,
+    /// The same on a heap as for `UniformAged`.
+    SizesAged,
     /// `Uniform` with 1 to 2^22 threads.
     Scale,
     /// One lane of every warp allocates.
@@ -64,9 +68,10 @@ pub struct Case {
 
 impl Test {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Uniform,
         Self::Mixed,
+        Self::Sizes,
         Self::Scale,
         Self::Warp,
         Self::Churn,
@@ -74,6 +79,7 @@ impl Test {
         Self::Large,
         Self::UniformAged,
         Self::MixedAged,
+        Self::SizesAged,
         Self::MixedChurned,
         Self::Oom,
         Self::Oommix,
@@ -95,6 +101,8 @@ impl Test {
             Self::UniformAged => "uniform_aged",
             Self::MixedAged => "mixed_aged",
             Self::MixedChurned => "mixed_churned",
+            Self::Sizes => "sizes",
+            Self::SizesAged => "sizes_aged",
             Self::Scale => "scale",
             Self::Warp => "warp",
             Self::Churn => "churn",

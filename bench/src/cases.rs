@@ -28,6 +28,10 @@ pub(crate) const NATIVE_CHURNERS: u32 = 1 << 10;
 pub(crate) const NATIVE_SIZES: [u64; 3] = [16, 256, 4096];
 
 const DOUBLING: [u64; 10] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
+/// Those of `sizes`.
+const UP_TO_64_KIB: [u64; 13] = [
+    16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
+];
 const BETWEEN: [u64; 5] = [24, 48, 96, 200, 1000];
 const MIXED: [u64; 4] = [64, 512, 4096, 8192];
 const LEAST: u64 = 16;
@@ -66,6 +70,7 @@ impl Scope {
             Test::Uniform => self.uniform(),
             Test::Mixed => self.mixed(),
             Test::UniformAged | Test::MixedAged => self.aged(test),
+            Test::Sizes | Test::SizesAged => self.sizes(test),
             Test::MixedChurned => self.churned(),
             Test::Scale => self.scale(),
             Test::Warp => {
@@ -125,9 +130,31 @@ impl Scope {
         cases
     }
 
+    /// As many threads whatever the size, so that sizes can be compared: those whose largest blocks fit an aged heap, too.
+    fn sizes(&self, test: Test) -> Vec<Case> {
+        let sizes = self.choose(
+            &UP_TO_64_KIB[..],
+            &UP_TO_64_KIB,
+            &UP_TO_64_KIB,
+            &UP_TO_64_KIB[10..],
+        );
+        let most = UP_TO_64_KIB.into_iter().fold(0, u64::max);
+        let threads = self.choose(1 << 15, 1 << 15, 1 << 9, 1 << 8);
+        let Case { n, .. } = fitting_into(self.room_when_aged(), test, most, most, threads);
+        sizes
+            .iter()
+            .map(|size| case(test, *size, *size, n))
+            .collect()
+    }
+
+    /// Bytes of which launches in a heap that is 70 % full may take half.
+    fn room_when_aged(&self) -> u64 {
+        self.heap_bytes / 100 * 27
+    }
+
     /// What fits into half of what is left when a heap is 70 % full.
     fn aged(&self, test: Test) -> Vec<Case> {
-        let room = self.heap_bytes / 100 * 27;
+        let room = self.room_when_aged();
         let of = |least, most| fitting_into(room, test, least, most, self.threads());
         let uniform = self.choose(
             &DOUBLING[..],

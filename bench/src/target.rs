@@ -14,6 +14,8 @@ const FULL: u32 = 1 << 20;
 pub enum Target {
     /// At most so many times the floor of the same run.
     TimesFloor(f64),
+    /// At most so many times what half and twice the bytes take, each.
+    TimesNeighbour(f64),
     /// At most this.
     AtMost(f64),
     /// At least this.
@@ -21,11 +23,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether a figure reaches it; unknown without a floor that it needs.
+    /// Whether a figure reaches it; unknown without the floor or the lesser of its neighbours' figures, if it needs that.
     #[must_use]
-    pub fn is_met(self, value: f64, floor: Option<f64>) -> Option<bool> {
+    pub fn is_met(self, value: f64, floor: Option<f64>, neighbour: Option<f64>) -> Option<bool> {
         match self {
             Self::TimesFloor(times) => Some(value <= times * floor?),
+            Self::TimesNeighbour(times) => Some(value <= times * neighbour?),
             Self::AtMost(most) => Some(value <= most),
             Self::AtLeast(least) => Some(value >= least),
         }
@@ -36,6 +39,7 @@ impl std::fmt::Display for Target {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TimesFloor(times) => write!(formatter, "≤ {times} × floor"),
+            Self::TimesNeighbour(times) => write!(formatter, "≤ {times} × neighbour"),
             Self::AtMost(most) => write!(formatter, "≤ {most}"),
             Self::AtLeast(least) => write!(formatter, "≥ {least}"),
         }
@@ -46,6 +50,9 @@ impl std::fmt::Display for Target {
 #[must_use]
 pub fn target(case: &Case, metric: &str) -> Option<Target> {
     match metric {
+        "alloc_us" | "free_us" if matches!(case.test, Test::Sizes | Test::SizesAged) => {
+            Some(Target::TimesNeighbour(2.0))
+        }
         "alloc_us" => to_allocate(case).map(Target::TimesFloor),
         "free_us" => to_free(case).map(Target::TimesFloor),
         "churn_us" if case.n >= 1 << 17 => match case.most {
@@ -119,11 +126,15 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_needs_a_floor() {
+    fn a_ratio_needs_what_it_is_to() {
         let target = Target::TimesFloor(1.5);
-        assert_eq!(target.is_met(15.0, Some(10.0)), Some(true));
-        assert_eq!(target.is_met(15.1, Some(10.0)), Some(false));
-        assert_eq!(target.is_met(15.0, None), None);
-        assert_eq!(Target::AtLeast(0.98).is_met(0.99, None), Some(true));
+        assert_eq!(target.is_met(15.0, Some(10.0), None), Some(true));
+        assert_eq!(target.is_met(15.1, Some(10.0), None), Some(false));
+        assert_eq!(target.is_met(15.0, None, Some(10.0)), None);
+        let target = Target::TimesNeighbour(2.0);
+        assert_eq!(target.is_met(20.0, None, Some(10.0)), Some(true));
+        assert_eq!(target.is_met(20.1, None, Some(10.0)), Some(false));
+        assert_eq!(target.is_met(20.0, Some(10.0), None), None);
+        assert_eq!(Target::AtLeast(0.98).is_met(0.99, None, None), Some(true));
     }
 }

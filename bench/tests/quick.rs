@@ -53,10 +53,12 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
     let floor = allocator == "floor";
     let system = allocator == "system";
     match test {
-        Test::Uniform | Test::Mixed | Test::Scale | Test::Warp | Test::Large if floor => {
+        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Warp | Test::Large
+            if floor =>
+        {
             &["alloc_us", "alloc_us_p10", "alloc_us_p90", "free_us"]
         }
-        Test::UniformAged | Test::MixedAged | Test::MixedChurned if floor => {
+        Test::UniformAged | Test::MixedAged | Test::SizesAged | Test::MixedChurned if floor => {
             &["alloc_us", "free_us"]
         }
         _ if floor => &[],
@@ -64,7 +66,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         Test::Access => &["read_gbps"],
         Test::Graph => &["insert_us", "delete_us"],
         Test::AllocHeavy => &["realloc_us"],
-        Test::Uniform | Test::Mixed | Test::Scale | Test::Warp | Test::Large => &[
+        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Warp | Test::Large => &[
             "alloc_us",
             "free_us",
             "free_us_p90",
@@ -87,7 +89,7 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         ],
         Test::Resources => &[],
         _ if system => &[],
-        Test::UniformAged | Test::MixedAged => {
+        Test::UniformAged | Test::MixedAged | Test::SizesAged => {
             &["alloc_us", "free_us", "null", "corrupt", "aged_null"]
         }
         Test::MixedChurned => &["alloc_us", "free_us", "null", "corrupt", "churned_null"],

@@ -29,8 +29,10 @@ impl Floor {
             test,
             Test::Uniform
                 | Test::Mixed
+                | Test::Sizes
                 | Test::UniformAged
                 | Test::MixedAged
+                | Test::SizesAged
                 | Test::MixedChurned
                 | Test::Scale
                 | Test::Warp

@@ -64,6 +64,7 @@ impl Allocator for Native {
         match test {
             Test::UniformAged
             | Test::MixedAged
+            | Test::SizesAged
             | Test::MixedChurned
             | Test::Oommix
             | Test::Init => false,
@@ -79,6 +80,8 @@ impl Allocator for Native {
         }
         let bytes = case.most * u64::from(case.n);
         match case.test {
+            // Thirteen sizes would take it minutes.
+            Test::Sizes => false,
             Test::Uniform => case.n <= NATIVE_THREADS && NATIVE_SIZES.contains(&case.most),
             Test::Mixed | Test::Scale | Test::Workgen | Test::Access => case.n <= NATIVE_THREADS,
             Test::Churn | Test::Latency | Test::AllocHeavy => case.n <= NATIVE_CHURNERS,

@@ -97,6 +97,6 @@ fn target_of(test: Test, size: u64, n: u64, metric: &str) -> Option<f64> {
     };
     match target(&case, metric)? {
         Target::TimesFloor(times) => Some(times),
-        Target::AtMost(_) | Target::AtLeast(_) => None,
+        Target::TimesNeighbour(_) | Target::AtMost(_) | Target::AtLeast(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! `uniform_aged` and `mixed_aged`: the heap is filled to 70 % with blocks of 16 to 8192 bytes; then
+//! `uniform_aged`, `mixed_aged` and `sizes_aged`: the heap is filled to 70 % with blocks of 16 to 8192 bytes; then
 //! launches free a random part of them and allocate as many of other sizes, until enough was done. What
 //! still fits is then timed as in `uniform` and `mixed`. What filled the heap is freed at last: an allocator
 //! whose reset frees nothing, as a plug-in's may, would keep it.

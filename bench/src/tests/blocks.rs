@@ -1,4 +1,4 @@
-//! `uniform`, `mixed`, `scale`, `large`, `warp`: all allocate, then all free, each in a launch that is
+//! `uniform`, `mixed`, `sizes`, `scale`, `large`, `warp`: all allocate, then all free, each in a launch that is
 //! timed. `frag` looks only where the blocks lie.
 //!
 //! Contents are verified before and after what is timed, so that a heap that was used is looked at, too; which

@@ -27,8 +27,10 @@ use crate::figures::Figures;
 /// Measures an allocator in a case.
 pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     match bench.ground.case.test {
-        Test::Uniform | Test::Mixed | Test::Scale | Test::Large | Test::Warp => blocks::run(bench),
-        Test::UniformAged | Test::MixedAged => aged::run(bench),
+        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Large | Test::Warp => {
+            blocks::run(bench)
+        }
+        Test::UniformAged | Test::MixedAged | Test::SizesAged => aged::run(bench),
         Test::MixedChurned => churned::run(bench),
         Test::Churn => churn::run(bench),
         Test::Latency => latency::run(bench),

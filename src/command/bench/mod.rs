@@ -24,13 +24,15 @@ const HELP: &str = "\
 Tests:
   uniform       every thread allocates, then frees, a block of the same size
   mixed         the same with sizes of a range
-  scale         the same with 1 to 2^22 threads
+  sizes         uniform with as many threads whatever the size, up to 64 KiB
+  scale         uniform with 1 to 2^22 threads
   warp          one lane of every warp allocates
   churn         every thread allocates, writes, reads and frees, again and again
   latency       how long single calls take: the median, and the slowest
   large         64 blocks of 1 MiB, and of 16 MiB
   uniform_aged  uniform, on a heap that is 70 % full after 10^7 operations
   mixed_aged    mixed, on such a heap
+  sizes_aged    sizes, on such a heap
   mixed_churned mixed, each time after a launch that churns in the same heap
   oom, oommix   a heap of 1 GiB filled until NULL: the share that was handed out
   frag          address range over bytes asked for

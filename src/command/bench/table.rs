@@ -129,8 +129,18 @@ impl<'a> Table<'a> {
     /// Whether we reach the target of a case, if it has one. A marked figure does not.
     fn is_met(&self, case: &Case) -> Option<bool> {
         let target = target(case, self.metric)?;
-        let met = target.is_met(self.value(case, OURS)?, self.value(case, FLOOR))?;
+        let value = self.value(case, OURS)?;
+        let met = target.is_met(value, self.value(case, FLOOR), self.neighbour(case))?;
         Some(met && !self.is_flawed(case, OURS))
+    }
+
+    /// Our lesser figure of those of half and of twice a case's bytes.
+    fn neighbour(&self, case: &Case) -> Option<f64> {
+        let bytes = [case.most / 2, case.most * 2];
+        let is_near = |other: &&&Case| other.n == case.n && bytes.contains(&other.most);
+        let near = self.cases.iter().filter(is_near);
+        near.filter_map(|near| self.value(near, OURS))
+            .min_by(f64::total_cmp)
     }
 
     /// Targets reached, and targets that there are.
