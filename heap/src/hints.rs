@@ -72,7 +72,7 @@ pub(crate) struct Hints {
     /// Whether the class is a small one.
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
-    wanted: u32,
+    pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, or for one where pages are not plentiful, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,

@@ -12,7 +12,7 @@ use crate::heap::Core;
 use crate::hints::{Hints, enough_slots, is_of_many, log2};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
-use crate::pages::Found;
+use crate::pages::{Found, WORD_ORDER};
 use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
@@ -145,16 +145,16 @@ impl Core {
     }
 
     /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
-    /// or else fresh pages, or else any listed one.
+    /// or else fresh pages, for a burst that will soon want so many slots if `wanted` is not 0, or else any listed one.
     #[inline(never)]
-    pub(crate) fn obtain(&self, class: u32, effort: Effort) -> Search {
+    pub(crate) fn obtain(&self, class: u32, effort: Effort, wanted: u32) -> Search {
         let listed = self.listed(class);
         if listed.count() > 0
             && let Some(slab) = self.take_listed(class, PROBES)
         {
             return Search::listed(slab);
         }
-        let pages = self.take_pages(class, effort);
+        let pages = self.take_pages(class, effort, wanted);
         if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
@@ -246,15 +246,17 @@ impl Core {
         sixteenths.saturating_sub(1).clamp(1, 12)
     }
 
-    /// Makes a slab of free pages: as large as is good now, and smaller if there is none.
-    fn take_pages(&self, class: u32, effort: Effort) -> Search {
+    /// Makes a slab of free pages: as large as is good now, and smaller if there is none. For a burst that will soon want `wanted` slots, if these are not 0:
+    /// who waits for a slab that only one warp can draw from waits for the next one, and so for as many as there are warps.
+    fn take_pages(&self, class: u32, effort: Effort, wanted: u32) -> Search {
         let count = self.free_pages().count();
-        let hints = self.hints(class, Ticket::empty(class));
+        let mut hints = self.hints(class, Ticket::empty(class));
+        (hints.wanted, hints.burst) = (wanted, wanted > 0);
         let least = hints.info.least_order;
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), &hints);
             let near = self.scatter(class, order, &hints);
-            let block = self.take_best_block((order, order), near, false);
+            let block = self.take_best_block((order.min(WORD_ORDER), order), near, false);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
             }

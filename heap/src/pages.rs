@@ -116,7 +116,7 @@ fn largest_blocks(word: u64, least: u32, most: u32) -> Option<(u64, u32)> {
 }
 
 /// Takes the largest of the aligned blocks of `2^least` to `2^most` pages that begin in a word, the first at or after
-/// position `from` if it can.
+/// position `from` if it can. Of several words, the aligned ones with this, as many as are free.
 #[inline(never)]
 fn take_largest(
     pages: &PageSet,
@@ -127,11 +127,15 @@ fn take_largest(
     for _ in 0..TRIES {
         let word = pages.look(index);
         if most > WORD_ORDER && word == u64::MAX {
-            if let Some(page) = take_words(pages, index, most) {
-                return Some((page, most));
+            let mut order = most;
+            while order > WORD_ORDER && order >= least {
+                if let Some(page) = take_words(pages, index, order) {
+                    return Some((page, order));
+                }
+                order -= 1;
             }
             if least > WORD_ORDER {
-                return take_words(pages, index, least).map(|page| (page, least));
+                return None;
             }
         }
         let (starts, order) = largest_blocks(word, least, most)?;
@@ -539,6 +543,8 @@ const WORD_STEP: u64 = WORD_PAGES as u64;
 mod tests {
     use super::*;
     use crate::layout::MAX_ORDER;
+    #[cfg(not(any(loom, shuttle)))]
+    use crate::page_set::tests::with_set;
 
     #[test]
     fn steps_of_powers_of_two() {
@@ -591,6 +597,36 @@ mod tests {
         }
         assert_eq!(first_from(0b1001, 1), 3);
         assert_eq!(first_from(0b1001, 4), 0);
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    #[test]
+    fn of_several_words_as_many_are_taken_as_are_free() {
+        const WORDS: u32 = 16;
+        // The word that is not free, and what is found then for who wants all of 16 words from the first on.
+        for (taken, least, found) in [
+            (None, 0, Some(4)),
+            (None, 9, Some(4)),
+            (Some(8), 0, Some(3)),
+            (Some(4), WORD_ORDER, Some(2)),
+            (Some(2), WORD_ORDER, Some(1)),
+            (Some(1), WORD_ORDER, Some(0)),
+            (Some(4), 8, Some(2)),
+            (Some(4), 9, None),
+            (Some(0), WORD_ORDER, None),
+        ] {
+            with_set(WORDS * WORD_PAGES, |set| {
+                let free = (0..WORDS).filter(|word| Some(*word) != taken);
+                free.for_each(|word| set.insert(word, u64::MAX));
+                let block = take_largest(set, 0, (least, WORD_ORDER + 4), 0);
+                let expected = found.map(|words_log2| (0, WORD_ORDER + words_log2));
+                assert_eq!(block, expected, "without {taken:?}, of {least} at least");
+                let is_gone = |word: &u32| set.look(*word) == 0;
+                let gone = found.map_or(0, |words_log2| 1 << words_log2);
+                let others = u32::from(taken.is_some_and(|word| word >= gone));
+                assert_eq!((0..WORDS).filter(is_gone).count(), (gone + others) as usize);
+            });
+        }
     }
 
     #[test]

@@ -260,7 +260,13 @@ impl Core {
                 return ticket;
             }
         }
-        self.refill_by_search(stripe, before, reserved)
+        // Where pages are scarce all get small slabs, or some would get none.
+        let wanted = if hints.burst && !hints.are_pages_scarce() {
+            hints.wanted
+        } else {
+            0
+        };
+        self.refill_by_search(stripe, before, reserved, wanted)
     }
 
     /// Whether a stripe of a class can hold a word with no units left or more: its slab is one of the
@@ -384,9 +390,15 @@ impl Core {
         }
     }
 
-    /// [`refill`](Self::refill) where the slab is not at hand.
+    /// [`refill`](Self::refill) where the slab is not at hand. A burst will soon want `wanted` slots, if these are not 0.
     #[inline(never)]
-    fn refill_by_search(&self, stripe: &Stripe, before: Ticket, reserved: u32) -> Ticket {
+    fn refill_by_search(
+        &self,
+        stripe: &Stripe,
+        before: Ticket,
+        reserved: u32,
+        wanted: u32,
+    ) -> Ticket {
         let class = before.class();
         self.reclaim_now_and_then();
         self.let_go_in_sight(before);
@@ -395,7 +407,7 @@ impl Core {
         if before.has_slab() {
             self.lost_slab(class);
         }
-        let obtained = self.obtain(class, Effort::Little);
+        let obtained = self.obtain(class, Effort::Little, wanted);
         if let Some(slab) = obtained.slab() {
             let ticket = self.ticket_for(slab);
             let units = ticket.left().cast_unsigned();

@@ -215,7 +215,7 @@ impl Core {
         if drawn.ticket().is_some() {
             return drawn;
         }
-        let obtained = self.obtain(class, effort);
+        let obtained = self.obtain(class, effort, 0);
         if let Some(slab) = obtained.slab() {
             return Look(self.draw_from(obtained, slab, count).0);
         }
@@ -235,7 +235,7 @@ impl Core {
         if !self.are_pages_rare() {
             return Ticket::empty(class);
         }
-        let obtained = self.obtain(class, Effort::Little);
+        let obtained = self.obtain(class, Effort::Little, 0);
         match obtained.slab() {
             Some(slab) => self.draw_from(obtained, slab, count),
             None => Ticket::empty(class),
