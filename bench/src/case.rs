@@ -140,6 +140,15 @@ impl FromStr for Test {
     }
 }
 
+impl Case {
+    /// Whether another case is the same but for its size, which is half or twice as many bytes.
+    #[must_use]
+    pub fn is_neighbour(&self, other: &Self) -> bool {
+        let is_same = (self.test, self.n) == (other.test, other.n);
+        is_same && (self.most == other.most * 2 || other.most == self.most * 2)
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

@@ -32,6 +32,9 @@ const DOUBLING: [u64; 10] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const UP_TO_64_KIB: [u64; 13] = [
     16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 ];
+/// Few of them, each with a neighbour; and those of a small heap, which has no slots of 64 KiB.
+const FEW_TO_64_KIB: [u64; 6] = [16, 32, 4096, 8192, 32768, 65536];
+const LARGE_OF_SMALL: [u64; 2] = [16384, 32768];
 const BETWEEN: [u64; 5] = [24, 48, 96, 200, 1000];
 const MIXED: [u64; 4] = [64, 512, 4096, 8192];
 const LEAST: u64 = 16;
@@ -134,11 +137,11 @@ impl Scope {
     fn sizes(&self, test: Test) -> Vec<Case> {
         let sizes = self.choose(
             &UP_TO_64_KIB[..],
+            &FEW_TO_64_KIB,
             &UP_TO_64_KIB,
-            &UP_TO_64_KIB,
-            &UP_TO_64_KIB[10..],
+            &LARGE_OF_SMALL,
         );
-        let most = UP_TO_64_KIB.into_iter().fold(0, u64::max);
+        let most = sizes.iter().fold(0, |most, size| most.max(*size));
         let threads = self.choose(1 << 15, 1 << 15, 1 << 9, 1 << 8);
         let Case { n, .. } = fitting_into(self.room_when_aged(), test, most, most, threads);
         sizes
@@ -361,6 +364,26 @@ mod tests {
             !cases.contains(&case(Test::Scale, 8192, 8192, 1 << 22)),
             "that does not fit"
         );
+    }
+
+    #[test]
+    fn every_size_has_a_neighbour_with_as_many_threads() {
+        for (gpu, quick) in [(true, false), (true, true), (false, false), (false, true)] {
+            let cases = of(
+                &scope(gpu, quick, 256 * MIB),
+                &[Test::Sizes, Test::SizesAged],
+            );
+            for case in &cases {
+                let near = cases
+                    .iter()
+                    .filter(|other| case.is_neighbour(other))
+                    .count();
+                let is_between = !quick && (32..65536).contains(&case.most);
+                let expected = if is_between { 2 } else { 1 };
+                assert_eq!(near, expected, "{case:?}");
+            }
+            assert!(cases.iter().any(|case| case.test == Test::SizesAged));
+        }
     }
 
     #[test]

@@ -111,11 +111,13 @@ fn a_good_one_is_measured(workshop: &Workshop) {
     let allocating = [
         Uniform,
         Mixed,
+        Sizes,
         Scale,
         Warp,
         Large,
         UniformAged,
         MixedAged,
+        SizesAged,
         MixedChurned,
         Churn,
         Access,
@@ -125,8 +127,8 @@ fn a_good_one_is_measured(workshop: &Workshop) {
     ];
     assert_measured(&outcome, "corrupt", &allocating);
     assert!(outcome.values("corrupt").iter().all(|count| *count == 0.0));
-    assert_measured(&outcome, "alloc_us", &allocating[..8]);
-    assert_measured(&outcome, "free_us", &allocating[..8]);
+    assert_measured(&outcome, "alloc_us", &allocating[..10]);
+    assert_measured(&outcome, "free_us", &allocating[..10]);
     assert_measured(&outcome, "churn_us", &[Churn]);
     assert_measured(&outcome, "read_gbps", &[Access]);
     assert_measured(&outcome, "utilization", &[Oom, Oommix]);
@@ -231,7 +233,8 @@ fn all_blocks_are_freed_before_a_reset(workshop: &Workshop) {
         assert_eq!(outcome.error, None);
         assert_eq!(outcome.failed, []);
         let aged = outcome.with("aged_null");
-        assert_eq!(aged, named(&[case(MixedAged, 128), case(UniformAged, 128)]));
+        let cases = [MixedAged, SizesAged, UniformAged].map(|test| case(test, 128));
+        assert_eq!(aged, named(&cases));
     }
 }
 

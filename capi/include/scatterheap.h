@@ -5,7 +5,7 @@
  * without one and can use the CPU. Where nvcc compiles, this header also declares what kernels call
  * (scatterheap/device.cuh); docs/cuda-cpp.md says how to build such programs. They start only with a library of the
  * sources that their device functions are of, for it lays out what those read: the loader says "undefined symbol:
- * scatterheap_layout_..." of another one. Programs without kernels of their own may use any.
+ * scatterheap_layout_..." of another one. What nvcc does not compile may use any.
  *
  * Words:
  *   heap       Memory of one device from which threads of kernels allocate blocks, without the host.

@@ -13,10 +13,10 @@ use crate::compile::file_error;
 use crate::sources::Sources;
 
 /// A fingerprint of the sources of the kernel crate in this directory and of the crates that it depends on by path, as 16
-/// hexadecimal digits: their manifests, build scripts and all files beside the library's.
+/// hexadecimal digits: their manifests, build scripts and all Rust files beside the library's, but hidden ones, which editors leave.
 ///
 /// It does not depend on where they lie, on the compiler or on the baseline. Neither does it on what the workspace says
-/// and on crates of a registry, so that a release of another version may have the same.
+/// and on crates of a registry, but for the versions that manifests ask for.
 ///
 /// # Errors
 ///
@@ -36,17 +36,23 @@ pub fn fingerprint_of_sources(directory: impl AsRef<Path>) -> Result<String, Err
     Ok(format!("{:016x}", hash.0))
 }
 
-/// The files that a path stands for, in the order of their places: itself, or all in it.
+/// The files that a path stands for, in the order of their places: itself, or the Rust files in it.
 fn files(path: &Path) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![path.to_path_buf()];
     while let Some(next) = waiting.pop() {
-        if next.is_dir() {
-            for entry in fs::read_dir(&next).map_err(file_error("list", &next))? {
-                waiting.push(entry.map_err(file_error("list", &next))?.path());
-            }
-        } else {
+        if !next.is_dir() {
             found.insert(place(&next, path), next);
+            continue;
+        }
+        for entry in fs::read_dir(&next).map_err(file_error("list", &next))? {
+            let entry = entry.map_err(file_error("list", &next))?;
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            // A link to a directory is none: it may lead back.
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if !is_hidden && (is_directory || entry.path().extension() == Some("rs".as_ref())) {
+                waiting.push(entry.path());
+            }
         }
     }
     Ok(found)
@@ -142,8 +148,14 @@ mod tests {
         let inner = root.path().join("used/src/inner");
         fs::rename(inner.join("mod.rs"), inner.join("other.rs")).expect("renamed");
         is_new("another name");
-        // Nobody compiles it.
-        fs::write(root.path().join("used/README.md"), "").expect("written");
+        // Nobody compiles these.
+        for file in ["README.md", "src/lib.rs~", "src/.lib.rs.swp"] {
+            fs::write(root.path().join("used").join(file), "").expect("written");
+        }
+        #[cfg(unix)]
+        for (link, to) in [("src/.#lib.rs", "nowhere"), ("src/inner/above", "..")] {
+            std::os::unix::fs::symlink(to, root.path().join("used").join(link)).expect("linked");
+        }
         assert_eq!(before.last(), Some(&fingerprint(&kernel)));
     }
 

@@ -50,8 +50,8 @@ pub(crate) struct Sources {
     pub(crate) workspace: PathBuf,
     /// Files and directories that a change in means that the PTX may change.
     pub(crate) watched: BTreeSet<PathBuf>,
-    /// Those of them that are of the crate and of each that it depends on by path, by the crates' names.
-    pub(crate) of_crates: BTreeMap<String, Vec<PathBuf>>,
+    /// Those of them that are of the crate and of each that it depends on by path, with the crates' names and in their order.
+    pub(crate) of_crates: Vec<(String, Vec<PathBuf>)>,
 }
 
 impl Sources {
@@ -71,17 +71,18 @@ impl Sources {
         let crate_name = known.package(&directory)?.name.clone();
         // The only one that is known by now.
         let workspace = known.workspaces.first().cloned().ok_or_else(missing)?;
-        let mut of_crates = BTreeMap::new();
+        let mut of_crates = Vec::new();
         let mut seen = BTreeSet::new();
         let mut waiting = vec![directory.clone()];
         while let Some(next) = waiting.pop() {
             if seen.insert(next.clone()) {
                 let package = known.package(&next)?;
-                of_crates.insert(package.name.clone(), package.files());
+                of_crates.push((package.name.clone(), package.files()));
                 waiting.extend(package.path_dependencies());
             }
         }
-        let watched = of_crates.values().flatten().cloned();
+        of_crates.sort();
+        let watched = of_crates.iter().flat_map(|(_, files)| files).cloned();
         let watched = watched.chain(known.workspace_files()).collect();
         Ok(Self {
             directory,

@@ -19,7 +19,7 @@ pub(super) struct Group {
     pub target: Option<f64>,
 }
 
-/// Tests whose launches have a floor, in the order of the picture.
+/// Tests whose launches have a floor, in the order of the picture. (Not those that compare sizes with each other.)
 const TESTS: [Test; 8] = [
     Test::Uniform,
     Test::UniformAged,

@@ -134,12 +134,11 @@ impl<'a> Table<'a> {
         Some(met && !self.is_flawed(case, OURS))
     }
 
-    /// Our lesser figure of those of half and of twice a case's bytes.
+    /// Our least figure of a case's neighbours, without those that are marked.
     fn neighbour(&self, case: &Case) -> Option<f64> {
-        let bytes = [case.most / 2, case.most * 2];
-        let is_near = |other: &&&Case| other.n == case.n && bytes.contains(&other.most);
-        let near = self.cases.iter().filter(is_near);
-        near.filter_map(|near| self.value(near, OURS))
+        let near = self.cases.iter().filter(|other| case.is_neighbour(other));
+        near.filter(|near| !self.is_flawed(near, OURS))
+            .filter_map(|near| self.value(near, OURS))
             .min_by(f64::total_cmp)
     }
 
