@@ -72,7 +72,7 @@ pub(crate) struct Hints {
     /// Whether the class is a small one.
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
-    pub(crate) wanted: u32,
+    wanted: u32,
     /// Slots of a slab that lasts: for several launches, or for one where pages are not plentiful, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
@@ -183,6 +183,24 @@ impl Hints {
             lasting: wanting.lasting_slots(before, lanes),
             burst,
             ..wanting
+        }
+    }
+
+    /// The same for a burst that will soon want `wanted` slots, if these are not 0. (How long slabs last is asked only of one that was used up.)
+    pub(crate) fn of_burst(&self, wanted: u32) -> Self {
+        Self {
+            wanted,
+            burst: wanted > 0,
+            ..*self
+        }
+    }
+
+    /// Slots that a burst will soon want, if there is one and it may have many: where hardly any page is free all get small slabs, or some would get none.
+    pub(crate) fn wanted_by_burst(&self) -> u32 {
+        if self.burst && !self.are_last_for_bursts() {
+            self.wanted
+        } else {
+            0
         }
     }
 

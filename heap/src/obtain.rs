@@ -12,7 +12,7 @@ use crate::heap::Core;
 use crate::hints::{Hints, enough_slots, is_of_many, log2};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
-use crate::pages::{Found, WORD_ORDER};
+use crate::pages::Found;
 use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
@@ -250,13 +250,13 @@ impl Core {
     /// who waits for a slab that only one warp can draw from waits for the next one, and so for as many as there are warps.
     fn take_pages(&self, class: u32, effort: Effort, wanted: u32) -> Search {
         let count = self.free_pages().count();
-        let mut hints = self.hints(class, Ticket::empty(class));
-        (hints.wanted, hints.burst) = (wanted, wanted > 0);
-        let least = hints.info.least_order;
+        let hints = self.hints(class, Ticket::empty(class));
+        let (least, usual) = (hints.info.least_order, hints.info.usual_order);
         if count >= 1 << least {
-            let order = self.wished_order(Ticket::empty(class), &hints);
+            let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
+            // Not where a burst begins, which has just looked there.
             let near = self.scatter(class, order, &hints);
-            let block = self.take_best_block((order.min(WORD_ORDER), order), near, false);
+            let block = self.take_best_block((usual, order), near, false);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
             }

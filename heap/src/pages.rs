@@ -115,6 +115,19 @@ fn largest_blocks(word: u64, least: u32, most: u32) -> Option<(u64, u32)> {
     best
 }
 
+/// Takes the largest aligned block of whole words with a word, of `2^least` to `2^most` pages and of two words at least, if all of it is free.
+#[inline(always)]
+fn take_most_words(pages: &PageSet, index: u32, (least, most): (u32, u32)) -> Option<(u32, u32)> {
+    let mut order = most;
+    while order > WORD_ORDER && order >= least {
+        if let Some(page) = take_words(pages, index, order) {
+            return Some((page, order));
+        }
+        order -= 1;
+    }
+    None
+}
+
 /// Takes the largest of the aligned blocks of `2^least` to `2^most` pages that begin in a word, the first at or after
 /// position `from` if it can. Of several words, the aligned ones with this, as many as are free.
 #[inline(never)]
@@ -124,20 +137,14 @@ fn take_largest(
     (least, most): (u32, u32),
     from: u32,
 ) -> Option<(u32, u32)> {
+    if most > WORD_ORDER
+        && pages.look(index) == u64::MAX
+        && let Some(block) = take_most_words(pages, index, (least, most))
+    {
+        return Some(block);
+    }
     for _ in 0..TRIES {
         let word = pages.look(index);
-        if most > WORD_ORDER && word == u64::MAX {
-            let mut order = most;
-            while order > WORD_ORDER && order >= least {
-                if let Some(page) = take_words(pages, index, order) {
-                    return Some((page, order));
-                }
-                order -= 1;
-            }
-            if least > WORD_ORDER {
-                return None;
-            }
-        }
         let (starts, order) = largest_blocks(word, least, most)?;
         let start = first_from(starts, from);
         if pages.take(index, low_bits(1 << order) << start) {

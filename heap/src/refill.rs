@@ -260,13 +260,7 @@ impl Core {
                 return ticket;
             }
         }
-        // Where pages are scarce all get small slabs, or some would get none.
-        let wanted = if hints.burst && !hints.are_pages_scarce() {
-            hints.wanted
-        } else {
-            0
-        };
-        self.refill_by_search(stripe, before, reserved, wanted)
+        self.refill_by_search(stripe, before, reserved, hints.wanted_by_burst())
     }
 
     /// Whether a stripe of a class can hold a word with no units left or more: its slab is one of the
