@@ -10,8 +10,8 @@ use libtest_mimic::{Arguments, Trial};
 use outcome::{Outcome, case, cases, cases_of_all_tests, named, plan, workers};
 use plugin::{Workshop, within};
 use scatterheap_bench::Test::{
-    Access, Churn, Frag, Init, Large, Mixed, MixedAged, MixedChurned, Oom, Oommix, Scale, Uniform,
-    UniformAged, Warp,
+    Access, Churn, Frag, Init, Large, Mixed, MixedAged, MixedChurned, Oom, Oommix, Scale, Sizes,
+    SizesAged, Uniform, UniformAged, Warp,
 };
 use scatterheap_bench::peer::worker;
 use scatterheap_bench::{Event, Plan};
