@@ -16,7 +16,7 @@ use simt::atomic::{Ordering, fence};
 use simt::{thread, time, warp};
 
 /// Looks at its stripe, which another refills, after which a group looks elsewhere: about a dozen milliseconds on a GPU. Who looks everywhere while all
-/// others do takes as long as many refills, which it makes slower: where hardly any slot is free, a sixteenth of this patience is two to five times as slow. (It costs what would find pages at once: docs/experiments.md.)
+/// others do takes as long as many refills, which it makes slower: where hardly any slot is free, a sixteenth of this patience is two to five times as slow.
 const PATIENCE: u32 = if cfg!(shuttle) { 1000 } else { 16_000 };
 /// Looks after which it may wait for another stripe instead.
 /// (Under shuttle at once: else no schedule would come there.)
