@@ -375,6 +375,25 @@ mod tests {
     }
 
     #[test]
+    fn a_search_takes_what_a_burst_wants_but_not_of_the_last_pages() {
+        for (free, lanes, expected) in [
+            (6400, BURST_LANES, 77),
+            (100, BURST_LANES, 77),
+            (99, BURST_LANES, 0),
+            (100, BURST_LANES - 1, 0),
+        ] {
+            let hints = Hints {
+                wanted: 77,
+                ..hints(LARGE, free, lanes)
+            };
+            let wanted = hints.wanted_by_burst();
+            assert_eq!(wanted, expected, "{free} {lanes}");
+            let wanting = hints.of_burst(wanted);
+            assert_eq!((wanting.wanted, wanting.burst), (wanted, wanted > 0));
+        }
+    }
+
+    #[test]
     fn small_classes_prefer_pages_until_few_are_free() {
         for (free, small, large) in [(2134, true, true), (2133, true, false), (213, false, false)] {
             for (is_small, prefers) in [(true, small), (false, large)] {
