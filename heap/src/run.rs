@@ -9,7 +9,7 @@ use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
-use simt::{thread, warp};
+use simt::thread;
 
 /// Nanoseconds between the first two looks while pages are on their way.
 const NAP: u32 = 200;
@@ -101,7 +101,7 @@ impl Core {
         Err(Failure::Damaged)
     }
 
-    /// Word at which the calling lane begins its search for a run. Small runs begin in the upper
+    /// Word at which the calling thread begins its search for a run. Small runs begin in the upper
     /// half, away from the slabs.
     fn run_start(&self, length: u32) -> u32 {
         let pages = self.admitted_hint();
@@ -109,7 +109,10 @@ impl Core {
         if length > pages / STARTS {
             return 0;
         }
-        let place = (thread::sm_id().wrapping_mul(7) + warp::lane_id()) % STARTS;
+        let place = thread::sm_id()
+            .wrapping_mul(7)
+            .wrapping_add(place_in_block(thread::thread_index()))
+            % STARTS;
         words / 2 + words / 2 * place / STARTS
     }
 
@@ -134,6 +137,29 @@ impl Core {
             self.give_run(page, entry.run_pages());
         } else {
             self.report_misuse(Misuse::Retired, address);
+        }
+    }
+}
+
+/// Of a thread of a block, by its index: the lanes of two warps differ modulo [`STARTS`], and so do the first lanes of all warps.
+fn place_in_block(index: u32) -> u32 {
+    index + index / STARTS
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use simt::warp::LANES;
+    use std::collections::HashSet;
+
+    #[test]
+    fn threads_of_a_block_begin_apart() {
+        for indices in [
+            (0..STARTS).collect::<Vec<_>>(),
+            (0..32).map(|warp| warp * LANES).collect(),
+        ] {
+            let places = indices.iter().map(|index| place_in_block(*index) % STARTS);
+            assert_eq!(places.collect::<HashSet<_>>().len(), indices.len());
         }
     }
 }
