@@ -570,6 +570,12 @@ impl Heap {
             None => self.most_stripes(),
         }
     }
+
+    /// Whether a class has fewer stripes than others, since its slots are large.
+    #[inline(always)]
+    pub(crate) fn has_few_stripes(&self, class: u32) -> bool {
+        self.stripe_table.log2(class).is_some()
+    }
 }
 
 /// The block of the leader of a group, by which it has [a stripe](Stripes::of) of each class; its `zero` is 0. In other lanes any

@@ -96,7 +96,7 @@ pub(crate) struct OldSlab {
 impl Hints {
     /// Whether so few pages are free that what other stripes have left should be used up first.
     pub(crate) fn are_pages_scarce(&self) -> bool {
-        self.free < self.admitted / 16 * SCARCE_SIXTEENTHS
+        are_scarce(self.free, self.admitted)
     }
 
     /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
@@ -230,6 +230,11 @@ impl Core {
         are_rare(self.free_pages().count(), self.admitted_hint())
     }
 
+    /// Whether few pages are free.
+    pub(crate) fn are_pages_scarce(&self) -> bool {
+        are_scarce(self.free_pages().count(), self.admitted_hint())
+    }
+
     /// Whether many pages are free.
     pub(crate) fn are_pages_plentiful(&self) -> bool {
         are_plentiful(self.free_pages().count(), self.admitted_hint())
@@ -275,6 +280,11 @@ pub(crate) fn is_burst(count: u32) -> bool {
 /// Whether so few pages are free, of all, that they are rare.
 fn are_rare(free: u32, admitted: u32) -> bool {
     free < admitted / RARE_SHARE
+}
+
+/// Whether so few pages are free, of all, that they are scarce.
+fn are_scarce(free: u32, admitted: u32) -> bool {
+    free < admitted / 16 * SCARCE_SIXTEENTHS
 }
 
 /// Whether slots of a class are small, where a page has `2^page_log2` bytes.

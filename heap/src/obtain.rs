@@ -248,7 +248,7 @@ impl Core {
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none. For a burst that will soon want `wanted` slots, if these are not 0:
     /// who waits for a slab that only one warp can draw from waits for the next one, and so for as many as there are warps.
-    fn take_pages(&self, class: u32, effort: Effort, wanted: u32) -> Search {
+    pub(crate) fn take_pages(&self, class: u32, effort: Effort, wanted: u32) -> Search {
         let count = self.free_pages().count();
         let hints = self.hints(class, Ticket::empty(class));
         let (least, usual) = (hints.info.least_order, hints.info.usual_order);

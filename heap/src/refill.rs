@@ -23,8 +23,8 @@ const PATIENCE: u32 = if cfg!(shuttle) { 1000 } else { 16_000 };
 const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 64 };
 /// Who comes again has waited before, and got less than its lanes want: it waits this part as long (binary logarithm).
 const PATIENCE_LESS_LOG2: u32 = 4;
-/// Looks after which a burst searches for itself where hardly any page is free: what is found there are single pages, less than a few warps want, and
-/// those that wait for the same stripe would search one after another.
+/// Looks after which a burst searches for itself where hardly any page is free, or few are for a class of few stripes: what is found there are single pages, or less
+/// than a few warps want, and those that wait for the same stripe would search one after another.
 const PATIENCE_OF_BURST: u32 = if cfg!(shuttle) { 1 } else { 64 };
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
@@ -145,7 +145,7 @@ impl Core {
         (self.listed(class).count() == 0) & (self.free_pages().count() < least)
     }
 
-    /// What a burst of `count` lanes finds for itself, which hardly waits for its stripe where hardly any page is free. Out of line as a whole, for
+    /// What a burst of `count` lanes finds for itself, which hardly waits for its stripe where few pages are free (see [`search_for_group`](Self::search_for_group)). Out of line as a whole, for
     /// what lives here would need registers in all that wait.
     #[cold]
     #[inline(never)]

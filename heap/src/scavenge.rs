@@ -228,14 +228,19 @@ impl Core {
         }
     }
 
-    /// What a group of `count` lanes finds that does not wait for its stripe, if hardly any page is free: as [`scavenge`](Self::scavenge), but where a refill
-    /// would search, and no ticket with units says nothing of the rest.
+    /// What a group of `count` lanes finds that does not wait for its stripe: as [`scavenge`](Self::scavenge), but where a refill
+    /// would search, and no ticket with units says nothing of the rest. If hardly any page is free, or few are and the class has few stripes: of large slots a warp
+    /// wants most of what lies in one piece, and all who wait for a stripe would get theirs one after the other.
     #[inline(never)]
     pub(crate) fn search_for_group(&self, class: u32, count: u32) -> Ticket {
-        if !self.are_pages_rare() {
+        let obtained = if self.are_pages_rare() {
+            self.obtain(class, Effort::Little, 0)
+        } else if self.has_few_stripes(class) && self.are_pages_scarce() {
+            // Not what is listed before: that is small, and who waits for it makes it smaller.
+            self.take_pages(class, Effort::Little, count)
+        } else {
             return Ticket::empty(class);
-        }
-        let obtained = self.obtain(class, Effort::Little, 0);
+        };
         match obtained.slab() {
             Some(slab) => self.draw_from(obtained, slab, count),
             None => Ticket::empty(class),
