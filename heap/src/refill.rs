@@ -6,7 +6,7 @@
 //! is little for all of them.
 
 use crate::heap::Core;
-use crate::hints::{OldSlab, is_burst};
+use crate::hints::{Hints, OldSlab, is_burst, warps_of_stripe};
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
@@ -238,7 +238,8 @@ impl Core {
             at_hand = self.take_at_hand(before, &hints);
         }
         if let Some(slab) = at_hand.slab() {
-            let ticket = self.ticket_for_obtained(at_hand, slab);
+            let all = self.ticket_for_obtained(at_hand, slab);
+            let ticket = self.what_a_launch_still_wants(all, glance, reserved, &hints);
             let units = ticket.left().cast_unsigned();
             self.install(slab.page(), units);
             let keeps = self.keeps(slab, before, &hints);
@@ -261,6 +262,31 @@ impl Core {
             }
         }
         self.refill_by_search(stripe, before, reserved, hints.wanted_by_burst())
+    }
+
+    /// Of the word `all`, by which all of a stripe's new slab can be drawn, as much as a launch still wants if each of its warps wants as many slots as this burst of
+    /// `count`, and all that lives in the old slab, that of `glance`, it drew before. All, if that is more than the slab has, or less than the burst wants, or for no burst; and in a young heap,
+    /// where the stripe soon gets a slab that lasts.
+    ///
+    /// Where a launch is repeated that comes to the end of a slab in its middle, what it leaves of the next one would else be less than is wanted again, so one stripe or other would come to its end in each launch.
+    /// A slab of which all is drawn that was offered is offered whole by who frees its last block ([`crate::rewind`]), and is in step with the launches from then on.
+    fn what_a_launch_still_wants(
+        &self,
+        all: Ticket,
+        glance: Glance,
+        count: u32,
+        hints: &Hints,
+    ) -> Ticket {
+        let drawn = glance.slots.saturating_sub(glance.free);
+        if drawn == 0 || !is_burst(count) || all.density() > 0 || hints.is_heap_young() {
+            return all;
+        }
+        let wanted = count * warps_of_stripe(self.stripes_of(all.class()).count);
+        let rest = Ticket::offered(wanted.saturating_sub(drawn), self.slots(ticket_slab(all)));
+        if rest < count || rest >= all.units_left() {
+            return all;
+        }
+        all.with_left(rest.cast_signed())
     }
 
     /// Whether a stripe of a class can hold a word with no units left or more: its slab is one of the

@@ -109,6 +109,19 @@ fn a_burst_soon_has_slabs_as_large_as_it_wishes_in_an_aged_heap() {
 }
 
 #[test]
+fn a_launch_of_large_blocks_is_not_refilled_for_ever_in_an_aged_heap() {
+    let mut gpu = Gpu::new(1);
+    gpu.age();
+    // Half or all of a slab for each stripe.
+    let refills = gpu.refills_of_launches(&vec![1 << 14; THREADS >> 5], FIRST + LATER);
+    // If all of a slab is offered in the middle of a launch, half of the launches have one.
+    assert!(
+        refills[FIRST..].iter().all(|refills| *refills == 0),
+        "{refills:?}"
+    );
+}
+
+#[test]
 fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
     let refills = later_refills_in_an_aged_heap(16, 64);
     // Where it depends on who frees what whether a slab is rewound there are one to five.
