@@ -574,7 +574,9 @@ impl Heap {
     /// Whether a class has fewer stripes than others, since its slots are large.
     #[inline(always)]
     pub(crate) fn has_few_stripes(&self, class: u32) -> bool {
-        self.stripe_table.log2(class).is_some()
+        let log2 = self.stripe_table.log2(class);
+        // In a heap of one stripe no class has fewer.
+        log2.is_some_and(|log2| 1 << log2 < self.most_stripes)
     }
 }
 

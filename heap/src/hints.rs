@@ -23,7 +23,7 @@ const SMALL_SHARE: u32 = 30;
 const SMALL_SLOTS_LOG2: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 7 };
 /// So many lanes of a group are a burst: hardly ever those of a warp that asks for sizes at random.
 const BURST_LANES: u32 = 10;
-/// The same for a group that searches for itself instead of waiting. (Under exploration any group: it has few lanes there.)
+/// The same for a group that searches for itself instead of waiting, or gets what its launch still wants. (Under exploration any group: it has few lanes there.)
 const SEARCHING_LANES: u32 = if cfg!(any(loom, shuttle)) {
     1
 } else {

@@ -1,12 +1,12 @@
 //! Drawing from a stripe, and what its crosser does when it ran out.
 //!
 //! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
-//! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). The others wait for a while, and then help
-//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free and what a refill finds
+//! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). Of a slab of fresh pages a burst gets what its launch still wants, if that is known. The others wait for a while, and then help
+//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free, or few are and stripes, too, and what a refill finds
 //! is little for all of them.
 
 use crate::heap::Core;
-use crate::hints::{Hints, OldSlab, is_burst, warps_of_stripe};
+use crate::hints::{OldSlab, is_burst, warps_of_stripe};
 use crate::malloc::Wish;
 use crate::obtain::{Effort, Search};
 use crate::slab::Slab;
@@ -238,8 +238,10 @@ impl Core {
             at_hand = self.take_at_hand(before, &hints);
         }
         if let Some(slab) = at_hand.slab() {
-            let all = self.ticket_for_obtained(at_hand, slab);
-            let ticket = self.what_a_launch_still_wants(all, glance, reserved, &hints);
+            let mut ticket = self.ticket_for_obtained(at_hand, slab);
+            if at_hand.is_of_pages() && !hints.is_heap_young() {
+                ticket = self.what_a_launch_still_wants(ticket, glance, reserved);
+            }
             let units = ticket.left().cast_unsigned();
             self.install(slab.page(), units);
             let keeps = self.keeps(slab, before, &hints);
@@ -264,25 +266,19 @@ impl Core {
         self.refill_by_search(stripe, before, reserved, hints.wanted_by_burst())
     }
 
-    /// Of the word `all`, by which all of a stripe's new slab can be drawn, as much as a launch still wants if each of its warps wants as many slots as this burst of
-    /// `count`, and all that lives in the old slab, that of `glance`, it drew before. All, if that is more than the slab has, or less than the burst wants, or for no burst; and in a young heap,
-    /// where the stripe soon gets a slab that lasts.
+    /// Of the word `all`, by which all of a stripe's new slab can be drawn whose slots are all free, as much as a launch still wants if each of its warps wants as many slots as this burst of
+    /// `count`, and it drew all that is in use of the old slab, that of `glance`. All, if that is more than the slab has, or less than the burst wants; if nothing is in use of the old slab; and for no burst.
     ///
     /// Where a launch is repeated that comes to the end of a slab in its middle, what it leaves of the next one would else be less than is wanted again, so one stripe or other would come to its end in each launch.
-    /// A slab of which all is drawn that was offered is offered whole by who frees its last block ([`crate::rewind`]), and is in step with the launches from then on.
-    fn what_a_launch_still_wants(
-        &self,
-        all: Ticket,
-        glance: Glance,
-        count: u32,
-        hints: &Hints,
-    ) -> Ticket {
+    /// If all that was offered is drawn, who frees the last block offers the whole slab ([`crate::rewind`]), as a rule, and that is in step with the launches.
+    fn what_a_launch_still_wants(&self, all: Ticket, glance: Glance, count: u32) -> Ticket {
         let drawn = glance.slots.saturating_sub(glance.free);
-        if drawn == 0 || !is_burst(count) || all.density() > 0 || hints.is_heap_young() {
+        if drawn == 0 || !is_burst(count) {
             return all;
         }
         let wanted = count * warps_of_stripe(self.stripes_of(all.class()).count);
-        let rest = Ticket::offered(wanted.saturating_sub(drawn), self.slots(ticket_slab(all)));
+        let slots = self.slots(ticket_slab(all));
+        let rest = Ticket::offered(wanted.saturating_sub(drawn), slots);
         if rest < count || rest >= all.units_left() {
             return all;
         }

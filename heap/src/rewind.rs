@@ -3,7 +3,7 @@
 //! A stripe that runs out makes the warps of its blocks wait for its crosser, even if all that the crosser has to do is to
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
-//! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab all of which was drawn. Who frees few slots at once looks
+//! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab of which all was drawn that was offered. Who frees few slots at once looks
 //! more often: warps that want many sizes draw little from each slab, so these have few slots.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws, or notes a hint, meanwhile. From then
@@ -117,7 +117,7 @@ pub(crate) fn is_turn(
     let turn = turn_of(few);
     let used = after & USE;
     if used == 0 {
-        // All of it was drawn, and all came back.
+        // All that was offered was drawn, and all came back.
         return after == INSTALLED;
     }
     let passed = (before.wrapping_sub(1) ^ (after - 1)) & USE;

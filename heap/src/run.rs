@@ -9,7 +9,7 @@ use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use core::ptr;
 use simt::atomic::{Ordering, fence};
-use simt::thread;
+use simt::{thread, warp};
 
 /// Nanoseconds between the first two looks while pages are on their way.
 const NAP: u32 = 200;
@@ -111,7 +111,7 @@ impl Core {
         }
         let place = thread::sm_id()
             .wrapping_mul(7)
-            .wrapping_add(place_in_block(thread::thread_index()))
+            .wrapping_add(place_in_block(warp::lane_id(), thread::thread_index()))
             % STARTS;
         words / 2 + words / 2 * place / STARTS
     }
@@ -141,9 +141,11 @@ impl Core {
     }
 }
 
-/// Of a thread of a block, by its index: the lanes of two warps differ modulo [`STARTS`], and so do the first lanes of all warps.
-fn place_in_block(index: u32) -> u32 {
-    index + index / STARTS
+/// Of a thread of a block, by its lane and its index: the lanes of two warps side by side differ modulo [`STARTS`], and so do the first lanes of all warps. (In a block of more than one
+/// dimension several warps have the same index.)
+fn place_in_block(lane: u32, index: u32) -> u32 {
+    let warp = index / warp::LANES;
+    lane + warp * warp::LANES + warp / 2
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -158,8 +160,9 @@ mod tests {
             (0..STARTS).collect::<Vec<_>>(),
             (0..32).map(|warp| warp * LANES).collect(),
         ] {
-            let places = indices.iter().map(|index| place_in_block(*index) % STARTS);
-            assert_eq!(places.collect::<HashSet<_>>().len(), indices.len());
+            let place = |index: &u32| place_in_block(index % LANES, *index) % STARTS;
+            let places: HashSet<_> = indices.iter().map(place).collect();
+            assert_eq!(places.len(), indices.len());
         }
     }
 }

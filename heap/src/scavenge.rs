@@ -228,15 +228,15 @@ impl Core {
         }
     }
 
-    /// What a group of `count` lanes finds that does not wait for its stripe: as [`scavenge`](Self::scavenge), but where a refill
-    /// would search, and no ticket with units says nothing of the rest. If hardly any page is free, or few are and the class has few stripes: of large slots a warp
+    /// What a group of `count` lanes finds that does not wait for its stripe; no ticket with units says nothing of what there is. If hardly any page is free it looks where a refill
+    /// would search; if few are and the class has few stripes, for pages: of large slots a warp
     /// wants most of what lies in one piece, and all who wait for a stripe would get theirs one after the other.
     #[inline(never)]
     pub(crate) fn search_for_group(&self, class: u32, count: u32) -> Ticket {
         let obtained = if self.are_pages_rare() {
             self.obtain(class, Effort::Little, 0)
         } else if self.has_few_stripes(class) && self.are_pages_scarce() {
-            // Not what is listed before: that is small, and who waits for it makes it smaller.
+            // What is listed is little for a burst, and measured slower.
             self.take_pages(class, Effort::Little, count)
         } else {
             return Ticket::empty(class);
