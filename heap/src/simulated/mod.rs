@@ -13,6 +13,7 @@ mod tests;
 use crate::class::class_of;
 use crate::group::{Misses, free_warp, malloc_group};
 use crate::heap::Heap;
+use crate::refill::ticket_slab;
 use host_heap::HostHeap;
 use launch::{MULTIPROCESSORS, launch};
 use rand::rngs::StdRng;
@@ -113,6 +114,21 @@ impl Gpu {
             refills
         };
         (0..launches).map(launch).collect()
+    }
+
+    /// How many stripes have a slab for blocks of `bytes` bytes, of which nothing lives but what was drawn since less was offered than it has.
+    fn slabs_offered_in_part(&self, bytes: u32) -> usize {
+        let core = self.heap().core();
+        let class = class_of(bytes);
+        let is_in_part = |index: &u32| {
+            let seen = core.stripe(class, *index).look();
+            if !seen.has_slab() || seen.density() > 0 {
+                return false;
+            }
+            let offered = core.slab_state(seen.page()).offered();
+            core.used_hint(seen.page()) == offered && offered < core.slots(ticket_slab(seen))
+        };
+        (0..core.stripes_of(class).count).filter(is_in_part).count()
     }
 
     /// Fills 70 % of the heap with blocks of 16 to 8192 bytes, then [replaces](Self::replace_quarter) a quarter of them, again and again: the blocks. So does the

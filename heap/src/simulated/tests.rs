@@ -122,6 +122,38 @@ fn a_launch_of_large_blocks_is_not_refilled_for_ever_in_an_aged_heap() {
 }
 
 #[test]
+fn what_was_not_offered_of_a_slab_is_handed_out_in_the_end() {
+    const BYTES: u32 = 4096;
+    let mut gpu = Gpu::with_capacity(1 << 30, 1);
+    // A quarter is free, in words of pages and in pairs of words: half of what a launch wants of each stripe, and all.
+    let capacity = gpu.heap().capacity();
+    let word = capacity >> 11;
+    let mut runs: Vec<_> = (0..1 << 11)
+        .map(|_| gpu.heap().malloc(word) as u64)
+        .collect();
+    runs.sort_unstable();
+    assert!(runs[0] != 0);
+    let is_free = |index: usize| [0, 4, 5].contains(&(index % 12));
+    for (index, run) in runs.iter().enumerate() {
+        if is_free(index) {
+            // SAFETY: it is this thread's.
+            unsafe { gpu.heap().free(*run as *mut u8) };
+        }
+    }
+    let kept = (0..runs.len()).filter(|index| !is_free(*index)).count() as u64 * word;
+    let wanted = vec![BYTES; THREADS >> 7];
+    let mut all = gpu.allocate(&wanted);
+    assert!(gpu.slabs_offered_in_part(BYTES) > 0);
+    while all.last() != Some(&0) {
+        all.extend(gpu.allocate(&wanted));
+    }
+    all.retain(|block| *block != 0);
+    assert_eq!(kept + all.len() as u64 * u64::from(BYTES), capacity);
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] < pair[1]));
+}
+
+#[test]
 fn a_few_small_sizes_are_seldom_refilled_in_an_aged_heap() {
     let refills = later_refills_in_an_aged_heap(16, 64);
     // Where it depends on who frees what whether a slab is rewound there are one to five.
