@@ -2,7 +2,7 @@
 //!
 //! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
 //! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). Of a slab of fresh pages a burst gets what its launch still wants, if that is known. The others wait for a while, and then help
-//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free, or few are and stripes, too, and what a refill finds
+//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free, or few are for a class of few stripes, and what a refill finds
 //! is little for all of them.
 
 use crate::heap::Core;
