@@ -201,22 +201,33 @@ impl Core {
 /// The `count` lowest set bits of `bits`.
 #[inline(always)]
 pub(crate) fn lowest_bits(bits: u32, count: u32) -> u32 {
-    let (mut rest, mut left) = (bits, count);
-    while left != 0 && rest != 0 {
-        rest &= rest - 1;
-        left -= 1;
+    if count < bits.count_ones() {
+        bits & ((1 << position_of(bits, count).0) - 1)
+    } else {
+        bits
     }
-    bits & !rest
 }
 
 /// The set bit of `bits` above `index` others, or 0.
 #[inline(always)]
 pub(crate) fn nth_bit(bits: u32, index: u32) -> u32 {
-    let mut rest = bits;
-    for _ in 0..index {
-        rest &= rest.wrapping_sub(1);
+    let (position, left) = position_of(bits, index);
+    if left == 0 { bits & 1 << position } else { 0 }
+}
+
+/// The position of the set bit of `bits` above `index` others, and 0; the last position and something else if there is none. In as many steps for each: lanes wait for the one that takes most, and a loop
+/// over the bits is more code, since it is unrolled.
+#[inline(always)]
+fn position_of(bits: u32, index: u32) -> (u32, u32) {
+    let (mut position, mut left) = (0, index);
+    for width in [16, 8, 4, 2, 1] {
+        let below = (bits >> position & ((1 << width) - 1)).count_ones();
+        if left >= below {
+            left -= below;
+            position += width;
+        }
     }
-    rest & rest.wrapping_neg()
+    (position, left)
 }
 
 #[cfg(test)]
@@ -230,6 +241,17 @@ mod tests {
         assert_eq!(nth_bit(0b1011_0100, 0), 0b100);
         assert_eq!(nth_bit(0b1011_0100, 3), 0b1000_0000);
         assert_eq!(nth_bit(0b1011_0100, 4), 0);
+        for bits in [0, 1, 1 << 31, 0xf000_000f, 0x5555_5555, u32::MAX] {
+            for count in 0..=33 {
+                let mut rest = bits;
+                for _ in 0..count {
+                    rest &= rest.wrapping_sub(1);
+                }
+                assert_eq!(lowest_bits(bits, count), bits & !rest, "{bits:#x} {count}");
+                let bit = rest & rest.wrapping_neg();
+                assert_eq!(nth_bit(bits, count), bit, "{bits:#x} {count}");
+            }
+        }
     }
 
     /// The slots of the lanes of a group of `count` that drew a row of which `taken` are in use, and how many of them lie in that row.

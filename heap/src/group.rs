@@ -4,7 +4,7 @@
 use crate::class::class_of;
 use crate::free::Slot as Used;
 use crate::heap::Heap;
-use crate::malloc::{Slot, whole_row};
+use crate::malloc::{Slot, USUAL_ALIGNMENT, whole_row};
 use crate::places::Claimed;
 use crate::refill::MAX_DENSITY;
 use crate::ticket::Ticket;
@@ -28,8 +28,9 @@ pub struct Misses {
 ///
 /// If there are more lanes than a warp has, or if they had to draw ten thousand times.
 pub fn malloc_group(heap: &Heap, bytes: u32, count: usize, misses: &mut Misses) -> Vec<u64> {
-    let slot = Slot::of(bytes, heap.most_stripes());
-    let class = slot.wish.class();
+    let class = class_of(bytes);
+    // Where a class has fewer stripes than others, too.
+    let slot = Slot::aligned(class, USUAL_ALIGNMENT, heap.stripes_of(class));
     let index = slot.stripes.of(thread::block_number());
     let wish = slot.wish.through(heap.mark());
     let wanted = u32::try_from(count).expect("a warp has 32 lanes");

@@ -14,6 +14,7 @@
 use crate::array::Array;
 use bytemuck::{Pod, Zeroable};
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, fence};
+use simt::warp;
 
 /// Pages in one word of the bitmap.
 pub const WORD_PAGES: u32 = 64;
@@ -259,19 +260,25 @@ impl PageSet {
     pub fn tidy_if_shown(&self, index: u32) {
         // Relaxed: a hint.
         if self.summary(index / 64).load(Ordering::Relaxed) >> (index % 64) & 1 != 0 {
-            self.tidy(index, index + 1);
+            // Of one word: a loop over one would be much more code. Relaxed: a hint.
+            if self.word(index).load(Ordering::Relaxed) == 0 {
+                self.lower(index, index + 1, 1 << (index % 64));
+            }
         }
     }
 
     /// Which of the words under a word of the summary, from `index` to `end`, are empty, of those in `among`.
     #[inline(always)]
     fn empty_words(&self, index: u32, end: u32, among: u64) -> u64 {
-        let mut empty = 0;
-        for index in index..end.min((index / 64 + 1) * 64) {
+        let (mut empty, mut index) = (0, index);
+        let end = end.min((index / 64 + 1) * 64);
+        while index < end {
             // Relaxed: a hint, or after an acquire of the summary.
             if among >> (index % 64) & 1 != 0 && self.word(index).load(Ordering::Relaxed) == 0 {
                 empty |= 1 << (index % 64);
             }
+            // Turns that the compiler cannot count it does not unroll.
+            index = warp::opaque(index + 1);
         }
         empty
     }

@@ -10,7 +10,8 @@
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
 //! before, so the slab may be without a block in it. The word says that it is being rewound, and whoever looks for idle slabs comes again.
 //!
-//! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one; or if much of it is left after a launch. Else its crosser replaces it by a larger
+//! A slab is rewound only if its stripe *keeps* it, since it lasts for several launches or the stripe gets no larger one; if much of it is left after a launch; or, where pages are not plentiful, if it has what a launch draws, and all of it was drawn and came
+//! back: then the next launch draws just that, too. Else its crosser replaces it by a larger
 //! one as soon as it is used up: of what is left less a launch that wants a little more comes to the end, so the sooner it does the better.
 //!
 //! While something lives it is rewound too, and then *all* of it is offered, as many units as the slab has slots: what lives while others are freed is freed soon, as a rule. Else the next launch
@@ -36,11 +37,12 @@
 use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
 use crate::heap::{Core, Heap};
-use crate::hints::log2;
+use crate::hints::{log2, warps_of_stripe};
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Keeper, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
+use simt::warp;
 
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
@@ -220,7 +222,8 @@ impl Core {
             return false;
         }
         let stripe = heap.stripe_of_place(keeper.place());
-        let seen = stripe.look();
+        // Both at once: a launch that frees may end with this.
+        let (seen, are_plentiful) = (stripe.look(), self.are_pages_plentiful());
         let row = Ticket::new(slab.class(), slab.page(), slab.order(), 0, 0);
         if seen.left() < 0 || !seen.is_of_slab_of(row) {
             return true;
@@ -230,7 +233,12 @@ impl Core {
         if rewound(seen, slots, used, bounds).is_none() {
             return true;
         }
-        let stays = keeper.keeps() || seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        let is_in_step = used == 0
+            && seen.left() == 0
+            && !(few || are_plentiful)
+            && self.serves_a_launch(slab.class(), slots);
+        let is_much_left = seen.left() >= (slots / LEFT_SHARE).cast_signed();
+        let stays = keeper.keeps() || is_in_step || is_much_left;
         if !stays {
             return true;
         }
@@ -243,6 +251,11 @@ impl Core {
             self.note_churn(slab.class(), keeper.place(), now);
         }
         true
+    }
+
+    /// Whether a slab of so many slots has as many as a launch of this grid draws of a stripe of a class, if each of its lanes wants one.
+    fn serves_a_launch(&self, class: u32, slots: u32) -> bool {
+        slots >= warps_of_stripe(self.stripes_of(class).count) * warp::LANES
     }
 
     /// [`look_after`](Self::look_after) for a large slab of which much is left, by who frees few slots: where pages are not plentiful it may be taken away from its stripe.
