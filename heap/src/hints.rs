@@ -3,6 +3,7 @@
 use crate::class;
 use crate::heap::Core;
 use crate::layout::{ClassInfo, MAX_SLOTS};
+use crate::page_set::WORD_PAGES;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
 use simt::{thread, warp};
@@ -10,8 +11,8 @@ use simt::{thread, warp};
 /// Pages are scarce if fewer sixteenths of them are free.
 const SCARCE_SIXTEENTHS: u32 = 3;
 /// Pages are rare if less than this part of them is free: then nobody gets any at hand, and who searches reclaims idle slabs now and then.
-/// (Under exploration heaps are tiny.)
-const RARE_SHARE: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
+/// (Of fewer pages than that they never are. Under exploration heaps are tiny.)
+const RARE_SHARE: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 /// Pages are plentiful if more than this part of them is free.
 const PLENTY_SHARE: u32 = 3;
 /// A heap is young while less than this part of its pages is in use.
@@ -72,7 +73,7 @@ pub(crate) struct Hints {
     /// Whether the class is a small one.
     pub(crate) is_small: bool,
     /// Slots that the stripe will soon be asked for.
-    wanted: u32,
+    pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, or for one where pages are not plentiful, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
     /// [`enough_slots`].
     pub(crate) lasting: u32,
@@ -105,8 +106,8 @@ impl Hints {
         !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
     }
 
-    /// Whether a burst wants slots where hardly any page is free. What stripes have left there they lack themselves: a burst uses up what it gets, and to take
-    /// it from each other only takes time.
+    /// Whether a burst wants slots where hardly any page is free. What stripes have left there they lack themselves: a burst uses up what it gets, and to take over
+    /// each other's slabs only takes time.
     pub(crate) fn are_last_for_bursts(&self) -> bool {
         self.burst && are_rare(self.free, self.admitted)
     }
@@ -240,6 +241,12 @@ impl Core {
         are_plentiful(self.free_pages().count(), self.admitted_hint())
     }
 
+    /// Whether so many slots of a class, which a launch wants of each stripe, are more than a slab has where memory is in pieces: the pages of a word.
+    pub(crate) fn outlasts_slabs(&self, class: u32, slots: u32) -> bool {
+        let bytes = u64::from(slots) * u64::from(class::slot_bytes(class));
+        bytes >> self.page_shift > u64::from(WORD_PAGES)
+    }
+
     /// Reads all hints for a slab of a class at once; `seen` is the word of the stripe that it is for.
     #[inline(always)]
     pub(crate) fn hints(&self, class: u32, seen: Ticket) -> Hints {
@@ -367,7 +374,7 @@ mod tests {
 
     #[test]
     fn bursts_may_take_pages_where_they_are_scarce_but_not_the_last() {
-        for (free, few, many) in [(1200, true, true), (1199, false, true), (99, false, false)] {
+        for (free, few, many) in [(1200, true, true), (1199, false, true), (24, false, false)] {
             assert_eq!(hints(LARGE, free, 1).may_take_pages(), few, "{free}");
             assert_eq!(
                 hints(LARGE, free, BURST_LANES - 1).may_take_pages(),
@@ -380,17 +387,17 @@ mod tests {
                 "{free}"
             );
         }
-        // A 64th is not the last.
-        assert!(hints(LARGE, 100, warp::LANES).may_take_pages());
+        // A 256th is not the last.
+        assert!(hints(LARGE, 25, warp::LANES).may_take_pages());
     }
 
     #[test]
     fn a_search_takes_what_a_burst_wants_but_not_of_the_last_pages() {
         for (free, lanes, expected) in [
             (6400, BURST_LANES, 77),
-            (100, BURST_LANES, 77),
-            (99, BURST_LANES, 0),
-            (100, BURST_LANES - 1, 0),
+            (25, BURST_LANES, 77),
+            (24, BURST_LANES, 0),
+            (25, BURST_LANES - 1, 0),
         ] {
             let hints = Hints {
                 wanted: 77,

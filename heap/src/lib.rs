@@ -30,7 +30,7 @@
 //!
 //! [`malloc`](Heap::malloc) draws from a [stripe], by way of a [ticket], and claims bits of a
 //! slab. What the first draw does not serve goes on in `beyond` and `claim`. A stripe that runs out is refilled (`refill`), from the listed slabs of its class or from
-//! free pages (`pages`, `page_set`); if that fails, `scavenge` looks everywhere else.
+//! free pages (`pages`, `page_set`), while others wait (`burst`); if that fails, `scavenge` looks everywhere else.
 //! [`free`](Heap::free) clears bits and lowers the slab's use, which moves the slab through its
 //! life (`slab`). What it refuses is told apart in [`misuse`].
 
@@ -46,6 +46,7 @@ extern crate self as scatterheap_heap;
 pub mod allocator;
 pub mod array;
 mod beyond;
+mod burst;
 mod called;
 mod claim;
 pub mod class;

@@ -20,7 +20,7 @@ use simt::atomic::Ordering;
 use simt::{thread, time, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
-const GOLDEN: u32 = 0x9e37_79b9;
+pub(crate) const GOLDEN: u32 = 0x9e37_79b9;
 /// Warps that a block has at most.
 const MOST_WARPS_OF_BLOCK: u32 = 32;
 /// By how many stripes each class begins later than the one before.
@@ -31,6 +31,12 @@ const PROBES: u32 = 32;
 const PROBES_AT_HAND: u32 = 2;
 /// A slab of pages at hand may be smaller than wished by this power of two.
 const LESS_LOG2: u32 = 2;
+
+/// How often more a burst that has outgrown its slab reads some words of pages for one as large as it wishes, if a word of pages would last a launch: else it is back in the next one. Of the words of an aged
+/// heap one in ten is free, and where each stripe wants one, soon one in forty.
+const ROUNDS_TO_INSIST: u32 = 24;
+/// The same if not even a word of pages would last: then it is back in this launch.
+const ROUNDS_TO_INSIST_ON_A_PART: u32 = 3;
 
 /// Every so many refills a stripe's slabs double: then what a stripe has not used yet of its slab is
 /// a small part of what it has used. While the heap is young each time up to [`enough_slots`], and beyond only where blocks come back: what is refilled
@@ -134,14 +140,23 @@ impl Core {
             let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted))
         } else {
-            // Else it is back in the next launch: of the words of an aged heap one in ten is free, and where each stripe wants one, soon one in forty.
-            let insists = hints.outgrown && hints.burst;
-            self.take_best_block(sizes, near, insists)
+            self.take_best_block(sizes, near, self.rounds_to_insist(class, hints))
         };
         if let Some((page, order)) = block {
             return self.make_slab(page, class, order);
         }
         Search::UNSETTLED
+    }
+
+    /// How many rounds of a search for pages want just what the stripe wishes for.
+    fn rounds_to_insist(&self, class: u32, hints: &Hints) -> u32 {
+        if !(hints.outgrown && hints.burst) {
+            0
+        } else if self.outlasts_slabs(class, hints.wanted) {
+            ROUNDS_TO_INSIST_ON_A_PART
+        } else {
+            ROUNDS_TO_INSIST
+        }
     }
 
     /// Finds a slab of a class with slots free, for the caller to own: a listed one with room,
@@ -256,7 +271,7 @@ impl Core {
             let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
             // Not where a burst begins, which has just looked there.
             let near = self.scatter(class, order, &hints);
-            let block = self.take_best_block((usual, order), near, false);
+            let block = self.take_best_block((usual, order), near, 0);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
             }
@@ -443,12 +458,12 @@ fn least_order(before: Ticket, order: u32, hints: &Hints, first: bool) -> u32 {
 }
 
 /// A number of the calling warp that no other of its grid has, as far as its blocks have one dimension. A hint.
-fn warp_number() -> u32 {
+pub(crate) fn warp_number() -> u32 {
     let before = thread::block_number().wrapping_mul(MOST_WARPS_OF_BLOCK);
     before.wrapping_add(thread::thread_index() / warp::LANES)
 }
 
 /// `place / 2^32 * length`: the upper half of the product.
-fn share_of(place: u32, length: u32) -> u32 {
+pub(crate) fn share_of(place: u32, length: u32) -> u32 {
     ((u64::from(place) * u64::from(length)) >> 32) as u32
 }

@@ -13,8 +13,6 @@ use simt::{time, warp};
 const AT_ONCE: u32 = 8;
 /// How often as many are read at most.
 const ROUNDS: u32 = 8;
-/// How often more, before the others, for who insists on the size that it wishes for.
-const ROUNDS_TO_INSIST: u32 = 24;
 /// How often at most where many pages are free.
 const ROUNDS_OF_MANY: u32 = 2;
 /// In the rounds before this one a block is not taken where a larger one would be broken.
@@ -268,30 +266,38 @@ impl Core {
     /// of that size, it takes that of the word whose largest block is the smallest, so that what is whole stays whole. The words are spread over all, from that of page `near` on.
     ///
     /// The caller is waited for, so it reads several words at once, and no summary before; and each round is content with a block half as large as the one before;
-    /// for who `insists` some come first in which only as large a block as wished will do. (Another may take it before, and then it gets what that word has left.) What
+    /// `rounds_before` come first in which only as large a block as wished will do. (Another may take it before, and then it gets what that word has left.) What
     /// would break a larger block is looked on for: blocks for bursts would soon be gone, and later refills wait for those longer.
     #[inline(never)]
     pub(crate) fn take_best_block(
         &self,
         sizes: (u32, u32),
         near: u32,
-        insists: bool,
+        rounds_before: u32,
     ) -> Option<(u32, u32)> {
-        let before = if insists { ROUNDS_TO_INSIST } else { 0 };
         let pages = self.free_pages();
         let count = pages.word_count();
         let wished = sizes.1.min(WORD_ORDER);
         let apart = (count / AT_ONCE).max(1);
+        // Not `/`, which may panic.
+        let step = apart
+            .checked_div(rounds_before + ROUNDS)
+            .unwrap_or(0)
+            .max(1);
         let mut first = near / WORD_PAGES;
         let (mut best, mut found) = (None, 0);
-        for round in 0..before + ROUNDS {
+        for round in 0..rounds_before + ROUNDS {
             let place = |number: u32| {
                 let place = first + number * apart;
                 place.min(place.wrapping_sub(count))
             };
             let words = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| {
                 let place = place(number);
-                if place < count { pages.look(place) } else { 0 }
+                if place < count {
+                    pages.look_unmasked(place)
+                } else {
+                    0
+                }
             });
             // Most words have fewer pages than a better block, which is told by fewer instructions.
             let least_bits = match best {
@@ -307,11 +313,14 @@ impl Core {
                 (best, found) = (Some(place(number)), order);
             }
             let may_be_taken = found <= wished || round >= ROUNDS_TO_SPARE;
-            if best.is_some() && found + round.saturating_sub(before) >= wished && may_be_taken {
+            if best.is_some()
+                && found + round.saturating_sub(rounds_before) >= wished
+                && may_be_taken
+            {
                 break;
             }
             // Between those that were read.
-            first += (apart / (before + ROUNDS)).max(1);
+            first += step;
         }
         take_largest(&pages, best?, sizes, near)
     }

@@ -2,8 +2,7 @@
 //!
 //! The crosser offers the same slab again if enough of it was freed; or one that is at hand; when
 //! pages are scarce, what another stripe has left; or what a search finds (see [`crate::obtain`]). Of a slab of fresh pages a burst gets what its launch still wants, if that is known. The others wait for a while, and then help
-//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before, and hardly if hardly any page is free, or few are for a class of few stripes, and what a refill finds
-//! is little for all of them.
+//! themselves elsewhere (see [`crate::scavenge`]). They wait less if they have waited before. Bursts do more than wait (see [`crate::burst`]).
 
 use crate::heap::Core;
 use crate::hints::{OldSlab, is_burst, warps_of_stripe};
@@ -23,9 +22,6 @@ const PATIENCE: u32 = if cfg!(shuttle) { 1000 } else { 16_000 };
 const FIRST_PATIENCE: u32 = if cfg!(shuttle) { 1 } else { PATIENCE / 64 };
 /// Who comes again has waited before, and got less than its lanes want: it waits this part as long (binary logarithm).
 const PATIENCE_LESS_LOG2: u32 = 4;
-/// Looks after which a burst searches for itself where hardly any page is free, or few are for a class of few stripes: what is found there are single pages, or less
-/// than a few warps want, and those that wait for the same stripe would search one after another.
-const PATIENCE_OF_BURST: u32 = if cfg!(shuttle) { 1 } else { 64 };
 /// Nanoseconds between two looks.
 const NAP: u32 = 100;
 /// Free slots are spread over a slab if a word among the lowest of its bitmap has this many.
@@ -143,17 +139,6 @@ impl Core {
         let least = 1 << self.class_info(class).least_order;
         // Both at once.
         (self.listed(class).count() == 0) & (self.free_pages().count() < least)
-    }
-
-    /// What a burst of `count` lanes finds for itself, which hardly waits for its stripe where few pages are free (see [`search_for_group`](Self::search_for_group)). Out of line as a whole, for
-    /// what lives here would need registers in all that wait.
-    #[cold]
-    #[inline(never)]
-    fn search_as_burst(&self, stripe: &Stripe, class: u32, count: u32) -> Ticket {
-        if await_refill(stripe, PATIENCE_OF_BURST) {
-            return Ticket::empty(class);
-        }
-        self.search_for_group(class, count)
     }
 
     /// The stripe that a group goes on to wait for which has waited for `stripe` in vain: that of its multiprocessor, unless pages are plentiful.
@@ -534,7 +519,7 @@ pub(crate) fn meet(lanes: u32) {
 /// Waits until a stripe that another refills has units, or none but no crosser; false if that takes
 /// too long. Few instructions and hardly a register: all warps of a multiprocessor may be here.
 #[inline(always)]
-fn await_refill(stripe: &Stripe, looks: u32) -> bool {
+pub(crate) fn await_refill(stripe: &Stripe, looks: u32) -> bool {
     for _ in 0..looks {
         if stripe.look().left() >= 0 {
             return true;

@@ -367,7 +367,7 @@ impl Core {
     }
 
     /// Draws from a stripe of a class that was seen with a slab: the word of the slab that the units are of, or one with none left.
-    fn draw_from_stripe(&self, class: u32, stripe: &Stripe, count: u32) -> Ticket {
+    pub(crate) fn draw_from_stripe(&self, class: u32, stripe: &Stripe, count: u32) -> Ticket {
         if stripe.look().left() < 0 || self.mend(class, stripe) {
             return Ticket::empty(class);
         }
