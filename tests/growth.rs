@@ -288,6 +288,16 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
     assert!(!refused.to_string().contains('\n'));
 
+    let refused = builder()
+        .max_capacity(4 * MIB)
+        .growth(Growth::Fixed)
+        .build()
+        .expect_err("one or the other");
+    assert!(matches!(refused, Error::MostOfFixed { .. }), "{refused}");
+    // What it has is the most that it may have.
+    let fixed = builder().max_capacity(2 * MIB).growth(Growth::Fixed);
+    fixed.build().expect("there is memory");
+
     let memory = device.allocate(8 * MIB).expect("there is memory");
     // SAFETY: the region lives longer than the attempt.
     let in_region = unsafe {

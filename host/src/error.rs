@@ -94,6 +94,14 @@ pub enum Error {
         /// The most that was asked for, in bytes.
         most: u64,
     },
+    /// A heap that may become larger, and never grows.
+    #[error("a heap of {} was asked for that may become {}, but with the growth `fixed`: leave out the most, or let it grow `between-launches` or `live`", Bytes(*.capacity), Bytes(*.most))]
+    MostOfFixed {
+        /// Capacity asked for, in bytes.
+        capacity: u64,
+        /// The most that was asked for, in bytes.
+        most: u64,
+    },
     /// A heap in memory that the caller brought cannot grow.
     #[error(
         "a heap in a given region was asked to grow, but only memory of its own can: leave out the region, or the growth"

@@ -157,6 +157,12 @@ impl HeapBuilder<'_> {
             Growth::Fixed
         };
         let growth = self.growth.unwrap_or(usual);
+        if growth == Growth::Fixed && most > self.capacity {
+            return Err(Error::MostOfFixed {
+                capacity: self.capacity,
+                most,
+            });
+        }
         if growth == Growth::Live && self.hardening.contains(Hardening::POISON) {
             return Err(Error::PoisonWhileGrowing);
         }
