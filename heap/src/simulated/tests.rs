@@ -219,9 +219,9 @@ fn stripes_seldom_lack_slots_while_blocks_are_replaced_in_an_aged_heap() {
     let before = gpu.misses.draws;
     let count = gpu.replace_quarter(&mut blocks);
     assert!(!blocks.contains(&0), "NULL");
-    // It is 28 %. Of heaps that were packed denser one had 70 % here, and one made half of the soak's pairs on an H200.
+    // It is 8 %. Of heaps that were packed denser one had 70 % here, and one made half of the soak's pairs on an H200.
     let lacks = gpu.misses.draws - before;
-    assert!(lacks <= count / 3, "{lacks} of {count}");
+    assert!(lacks <= count / 5, "{lacks} of {count}");
     // And what is freed is used again, not fresh pages: else none were left in the end.
     let free = gpu.free_share();
     assert!(free >= 0.1, "{free} of the pages are free");
@@ -246,7 +246,7 @@ fn warps_draw_seldom_where_hardly_any_slot_is_free() {
         gpu.replace(blocks, BYTES);
         assert!(!blocks.contains(&0), "NULL");
     }
-    // If units that span several slots have none but these it is 6.5 for each warp, and 2.0 now.
+    // If units that span several slots have none but these it is 6.5 for each warp, and 1.9 now.
     let warps = HELD * threads / WARP;
     assert!(gpu.misses.draws < 3 * warps, "{:?}", gpu.misses);
 }
