@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::groups::Groups;
 use super::limited;
 use crate::executables::{self, Executable};
 use crate::process::run;
@@ -19,11 +20,18 @@ use crate::toolchain::workspace;
 const SCRIPT: &str = include_str!("run-on-gpu.sh");
 
 /// Copies everything into the directory of the bundle.
-pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Result<()> {
+pub fn gather(
+    built: &[Executable],
+    groups: &Groups,
+    revision: &Revision,
+    directory: &Path,
+) -> Result<()> {
     let command = executables::find(built, "scatterheap", "bin")?;
     add_program(command, &directory.join("bin/scatterheap"))?;
     for program in built {
-        if let Some(place) = place(program) {
+        if let Some(place) = place(program)
+            && is_wanted(&place, groups)
+        {
             let target = directory.join(&place);
             add_program(&program.file, &target)?;
             if names_sources(&target, &program.file)? {
@@ -43,8 +51,20 @@ pub fn gather(built: &[Executable], revision: &Revision, directory: &Path) -> Re
     fs::write(&script, SCRIPT)?;
     set_mode(&script, 0o755)?;
     fs::write(directory.join("limited.sh"), limited::SCRIPT)?;
+    fs::write(directory.join("groups"), groups.words())?;
     fs::write(directory.join("MANIFEST"), manifest(revision, directory)?)?;
     Ok(())
+}
+
+/// Whether what goes to a place in the bundle is of one of some groups.
+fn is_wanted(place: &Path, groups: &Groups) -> bool {
+    let of = [
+        ("tests", "tests"),
+        ("examples", "examples"),
+        ("benches", "bench"),
+    ];
+    of.iter()
+        .any(|(directory, group)| place.starts_with(directory) && groups.have(&[group]))
 }
 
 /// Where a program goes in the bundle, if it does: the benchmarks, the examples, and the tests of whole devices,
@@ -170,9 +190,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn programs_of_other_groups_stay_out() {
+        let groups = Groups::new(vec!["bench".to_owned()]);
+        for (place, expected) in [("benches/malloc", true), ("tests/ptx", false)] {
+            assert_eq!(is_wanted(Path::new(place), &groups), expected, "{place}");
+        }
+    }
+
     /// Runs the script of a bundle that has nothing but the command, which does nothing.
     #[cfg(unix)]
     fn run_groups(only: &str) -> (Option<i32>, String) {
+        run_bundle_of("", only)
+    }
+
+    /// The same of a bundle that was packed for some groups; for all, if none is named.
+    #[cfg(unix)]
+    fn run_bundle_of(groups: &str, only: &str) -> (Option<i32>, String) {
         let bundle = tempfile::tempdir().expect("a directory");
         let bundle = bundle.path();
         fs::create_dir(bundle.join("bin")).expect("created");
@@ -180,6 +214,7 @@ mod tests {
             ("run-on-gpu.sh", SCRIPT),
             ("limited.sh", limited::SCRIPT),
             ("MANIFEST", "scatterheap\ncommit abc\n"),
+            ("groups", groups),
             ("bin/scatterheap", "#!/bin/sh\n"),
         ] {
             fs::write(bundle.join(file), content).expect("written");
@@ -206,6 +241,21 @@ mod tests {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("ONLY names `strss`: choose from info "));
         assert_eq!(said.lines().count(), 1, "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn groups_that_were_not_packed_are_refused() {
+        let (code, said) = run_bundle_of("info stress", "stress");
+        assert_eq!(code, Some(0), "{said}");
+        let (code, said) = run_bundle_of("info stress", "info python");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("ONLY names `python`, but this bundle is for info stress"));
+        assert_eq!(said.lines().count(), 1, "{said}");
+        // And if nothing is named, only what is there runs.
+        let (code, said) = run_bundle_of("info stress", "");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("\n4 passed, 0 failed;"), "{said}");
     }
 
     #[cfg(unix)]

@@ -62,14 +62,20 @@ for number in "$soak_pairs" "$soak_seconds" "$step_seconds"; do
     exit 2
   fi
 done
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# The groups that it was packed for.
+packed=$(<"$here/groups")
+packed=${packed:-$all_groups}
 for group in $only; do
   if [[ " $all_groups " != *" $group "* ]]; then
-    echo "ONLY names \`$group\`: choose from $all_groups" >&2
+    echo "ONLY names \`$group\`: choose from $packed" >&2
+    exit 2
+  elif [[ " $packed " != *" $group "* ]]; then
+    echo "ONLY names \`$group\`, but this bundle is for $packed: pack one that has it" >&2
     exit 2
   fi
 done
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/limited.sh" || exit 1
 device=${DEVICE:-cuda:0}
 command=$here/bin/scatterheap
@@ -87,7 +93,7 @@ skipped=()
 
 # wanted GROUP: whether a group is to run.
 wanted() {
-  [[ -z $only || " $only " == *" $1 "* ]]
+  [[ " $packed " == *" $1 "* && (-z $only || " $only " == *" $1 "*) ]]
 }
 
 # step NAME FILE COMMAND...: runs a command with its output in FILE, and its errors beside it, for the time of a step or STEP_LIMIT seconds.
