@@ -88,8 +88,10 @@ fn build(groups: &Groups) -> Result<Vec<Executable>> {
         ];
         built = executables::build(&[&["test"], &RELEASE[..], &tests].concat())?;
     }
-    built.extend(executables::build(
-        &[&["build"], &RELEASE[..], &["--bins", "--examples"]].concat(),
-    )?);
+    let mut programs = [&["build"], &RELEASE[..], &["--bins"]].concat();
+    if groups.have(&["examples"]) {
+        programs.push("--examples");
+    }
+    built.extend(executables::build(&programs)?);
     Ok(built)
 }
