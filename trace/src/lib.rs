@@ -38,6 +38,7 @@ pub mod operation;
 pub mod raw;
 pub mod renumber;
 pub mod summary;
+pub mod text;
 pub mod trace;
 mod validate;
 mod variable_length;

@@ -3,6 +3,7 @@
 use super::{Error, Result};
 use crate::row::Row;
 use csv::{Position, Reader, StringRecord};
+use scatterheap_trace::text;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -32,7 +33,11 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 ///
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<Vec<Row>> {
-    let mut reader = Reader::from_reader(source);
+    let text = text::read(source).map_err(|error| {
+        let advice = "give a CSV file that `scatterheap bench --output` wrote";
+        no_table(path, &format!("{error}: {advice}"))
+    })?;
+    let mut reader = Reader::from_reader(text.as_bytes());
     let head = reader
         .headers()
         .map_err(|error| explain(path, &error))?
@@ -96,8 +101,6 @@ fn row_of(path: &Path, record: &StringRecord) -> Result<Row> {
 
 fn explain(path: &Path, error: &csv::Error) -> Error {
     let message = match error.kind() {
-        csv::ErrorKind::Io(error) => error.to_string(),
-        csv::ErrorKind::Utf8 { .. } => "it is not UTF-8".into(),
         csv::ErrorKind::UnequalLengths {
             expected_len, len, ..
         } => format!("found {len} fields, expected {expected_len}"),

@@ -291,6 +291,11 @@ fn a_bad_table_is_refused_by_its_line() {
     let directory = read(&std::env::temp_dir()).expect_err("a directory");
     let message = directory.to_string();
     assert!(message.contains("it is a directory"), "{message}");
+    let endless = read_from(std::io::repeat(0), Path::new("table.csv")).expect_err("endless");
+    assert!(
+        endless.to_string().contains("it has more than"),
+        "{endless}"
+    );
     let missing = read(Path::new("/no/such/table.csv")).expect_err("no file");
     assert!(
         missing

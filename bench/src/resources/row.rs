@@ -1,9 +1,9 @@
 //! Figures as a table: `scenario,resource,threads,metric,value`.
 
 use crate::{Error, Result};
-use scatterheap_trace::file;
+use scatterheap_trace::{file, text};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -70,7 +70,8 @@ const HEAD: [&str; 5] = ["scenario", "resource", "threads", "metric", "value"];
 ///
 /// If the file is none, or has a value that no figure has.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string());
+    let text = File::open(path).and_then(text::read);
+    let text = text.map_err(|error| error.to_string());
     text.and_then(|text| parse(&text)).map_err(|problem| {
         Error::Scenario(format!(
             "{} cannot be read ({problem}): name a table of {}",
@@ -149,13 +150,13 @@ mod tests {
         };
         refused(directory.path());
         for text in ["", "what\nelse\n", "scenario,resource,threads,metric\n"] {
-            fs::write(&path, text).expect("written");
+            std::fs::write(&path, text).expect("written");
             refused(&path);
         }
         for value in ["NaN", "inf", "-inf", "-1", "1e999", "x"] {
             let head = HEAD.join(",");
             let text = format!("{head}\nlarge,torch,1,ns_per_pair,{value}\n");
-            fs::write(&path, text).expect("written");
+            std::fs::write(&path, text).expect("written");
             refused(&path);
         }
     }

@@ -1,7 +1,7 @@
 //! A trace of allocations, as it is in memory and in a file.
 
 use crate::{Error, Result};
-use scatterheap_trace::file;
+use scatterheap_trace::{file, text};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -144,12 +144,9 @@ pub fn read(reader: impl Read, place: &str) -> Result<Vec<Operation>> {
     parse(reader).map_err(|problem| Error::Scenario(format!("{place}: {problem}")))
 }
 
-fn parse(mut reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
+fn parse(reader: impl Read) -> std::result::Result<Vec<Operation>, String> {
     // As a whole, as a table of what cannot be read is one without rows.
-    let mut text = String::new();
-    reader
-        .read_to_string(&mut text)
-        .map_err(|error| format!("cannot be read ({error}): {ADVICE}"))?;
+    let text = text::read(reader).map_err(|error| format!("cannot be read ({error}): {ADVICE}"))?;
     let mut live: u64 = 0;
     let mut slots: Vec<Option<u64>> = Vec::new();
     let mut operations = Vec::new();

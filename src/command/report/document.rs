@@ -8,6 +8,7 @@ use scatterheap::latency::CallLatency;
 use scatterheap::size::Bytes;
 use scatterheap::timeline::Moment;
 use scatterheap_bench::{Case, Row, plot};
+use scatterheap_trace::text;
 use serde::Deserialize;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -24,7 +25,8 @@ pub fn read(path: &Path) -> Result<File> {
             failures: Vec::new(),
         }));
     }
-    let text = fs::read_to_string(path).map_err(|error| {
+    let text = fs::File::open(path).and_then(text::read);
+    let text = text.map_err(|error| {
         anyhow!("cannot read {shown} ({error}): give what a run printed with --json")
     })?;
     let document = serde_json::from_str(&text).map_err(|error| {
