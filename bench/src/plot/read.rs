@@ -14,7 +14,7 @@ const COLUMNS: [&str; 6] = ["test", "allocator", "size", "n", "metric", "value"]
 ///
 /// # Errors
 ///
-/// If there is no such file, its first line does not name the columns, or a line is not a row; the
+/// If there is no such file, it has more than 256 MiB or is no UTF-8, its first line does not name the columns, or a line is not a row; the
 /// line and the value are named.
 pub fn read(path: &Path) -> Result<Vec<Row>> {
     let file = File::open(path).map_err(|source| Error::Read {

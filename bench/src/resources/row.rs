@@ -68,7 +68,7 @@ const HEAD: [&str; 5] = ["scenario", "resource", "threads", "metric", "value"];
 ///
 /// # Errors
 ///
-/// If the file is none, or has a value that no figure has.
+/// If the file is none, has more than 256 MiB, or a value that no figure has.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
     let text = File::open(path).and_then(text::read);
     let text = text.map_err(|error| error.to_string());

@@ -139,7 +139,7 @@ const ADVICE: &str = "name a trace of thread,operation,id,bytes";
 ///
 /// # Errors
 ///
-/// If what it says cannot have happened.
+/// If it has more than 256 MiB, or what it says cannot have happened.
 pub fn read(reader: impl Read, place: &str) -> Result<Vec<Operation>> {
     parse(reader).map_err(|problem| Error::Scenario(format!("{place}: {problem}")))
 }
