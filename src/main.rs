@@ -50,7 +50,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let message = text
             .lines()
-            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+            // No option takes a value behind `--`.
+            .filter(|line| !line.contains("as a value, use '-- "));
         let message = one_line(&message.collect::<Vec<_>>().join("\n"));
         note(&message.replace(" tip: ", "; tip: "));
     }

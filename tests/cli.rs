@@ -2,6 +2,7 @@
 //! ends in one line.
 
 use scatterheap::heap::layout::Layout;
+use scatterheap::snapshot::Origin;
 use scatterheap::{Snapshot, inspect};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -345,6 +346,30 @@ fn a_snapshot_is_saved_checked_and_drawn() {
 }
 
 #[test]
+fn a_terminal_obeys_nothing_that_a_snapshot_says() {
+    let path = saved("obeyed.snapshot");
+    let snapshot = Snapshot::load(&path).expect("just saved");
+    let origin = Origin {
+        device: "\u{1b}]0;title\u{7}".into(),
+        device_name: "one\ntwo\u{1b}[2J".into(),
+        ..snapshot.origin().clone()
+    };
+    let content = inspect::Snapshot::new(snapshot.metadata().to_vec()).expect("it is whole");
+    let odd = Snapshot::from_parts(content, origin);
+    odd.save(&path).expect("the directory is writable");
+    for arguments in [
+        ["check", &path].as_slice(),
+        &["occupancy", "--snapshot", &path],
+    ] {
+        let told = printed(arguments);
+        assert!(told.contains(r"\u{1b}]0;title\u{7}"), "{told}");
+        let is_bad = |character: char| character.is_control() && character != '\n';
+        assert!(!told.contains(is_bad), "{told:?}");
+        assert!(told.contains("one two"), "{told}");
+    }
+}
+
+#[test]
 fn a_heap_made_for_it_is_checked() {
     let told = printed(&[&["check"][..], &SMALL].concat());
     assert!(told.contains("every invariant holds"), "{told}");
@@ -520,7 +545,7 @@ fn automatic_choice_says_what_it_chose() {
 
 #[test]
 fn a_gpu_that_is_not_there_is_refused() {
-    for subcommand in ["stress", "occupancy", "check"] {
+    for subcommand in ["stress", "occupancy", "check", "info"] {
         let line = refused(&[subcommand, "--device", "cuda:99"]);
         assert!(line.contains("GPU") && line.contains("cpu"), "{line}");
     }
@@ -535,7 +560,7 @@ fn bad_options_are_refused() {
     refused_saying(&["stress", "--device", "gpu"], "names no device");
     refused_saying(&["stress", "--device", "cpu:0"], "names no device");
     refused_saying(&["stress", "--heap", "12 parsecs"], "is no size");
-    refused_saying(&["stress", "--heap", "-1"], "error: ");
+    assert!(!refused(&["stress", "--heap", "-1"]).contains("tip: "));
     refused_saying(&["stress", "--seed", "x"], "--seed");
     refused_saying(&["stress", "nonsense"], "possible values");
     refused_saying(&["stress", "--threads", "0"], "--threads");
@@ -644,11 +669,18 @@ fn traces_that_make_no_sense_are_refused() {
 fn a_replay_in_which_nothing_was_tried_fails() {
     let header = "thread,operation,id,size,alignment\n";
     let too_large = format!("{header}0,malloc,1,5000000000,16\n");
-    for (name, trace) in [("nothing.csv", header), ("too-large.csv", &too_large)] {
+    for (name, trace, words) in [
+        ("nothing.csv", header, "has no operations"),
+        ("too-large.csv", &too_large, "--heap"),
+    ] {
         let output = run(&[&["replay", &file(name, trace.as_bytes())][..], &SMALL].concat());
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{errors}");
-        assert!(errors.contains("nothing was tried"), "{errors}");
+        let last = errors.lines().last().expect("a line");
+        assert!(
+            last.starts_with("error: ") && last.contains(words),
+            "{errors}"
+        );
     }
 }
 
@@ -800,6 +832,26 @@ fn plots_are_drawn_of_tables() {
         let picture = std::fs::read_to_string(plot.as_str().expect("a path")).expect("a plot");
         assert!(picture.contains("here"), "{plot}");
     }
+}
+
+#[test]
+fn plots_are_all_drawn_or_none() {
+    let head = "test,allocator,size,n,metric,value\n";
+    let ours = table(
+        "all-or-none",
+        &format!("{head}uniform,scatterheap,16,1,alloc_us,2\n"),
+    );
+    let output = ours.with_file_name("plots");
+    std::fs::create_dir_all(output.join("ratios.svg")).expect("the directory is writable");
+    let old = output.join("time-over-size.svg");
+    std::fs::write(&old, "old").expect("the directory is writable");
+    let (ours, output) = (ours.to_string_lossy(), output.to_string_lossy());
+    let line = refused(&["plot", &ours, "--output", &output]);
+    assert!(
+        line.contains("ratios.svg") && line.contains("choose another"),
+        "{line}"
+    );
+    assert_eq!(std::fs::read(old).expect("it is there"), b"old");
 }
 
 #[test]

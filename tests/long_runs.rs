@@ -43,6 +43,10 @@ fn runs_of_a_soak_add_up() {
     // Everything was done, so nothing is done again.
     let third = soak("60000");
     assert_eq!(third["all"], second["all"]);
+    let fourth = run(&[&SOAK[..], &["--record", path, "--pairs", "60000"]].concat());
+    let (told, noted) = (&fourth.stdout, &fourth.stderr);
+    assert!(String::from_utf8_lossy(told).contains("last on record"));
+    assert!(String::from_utf8_lossy(noted).contains("so nothing is run"));
     let lines = std::fs::read_to_string(&record).expect("a record");
     assert_eq!(lines.lines().count(), 2);
     for key in [

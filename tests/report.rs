@@ -398,6 +398,19 @@ fn moments_are_told_in_json() {
     assert!(operations.is_sorted(), "{operations:?}");
 }
 
+/// The columns of a table of the benchmark.
+const TABLE_HEAD: &str = "test,allocator,size,n,metric,value\n";
+
+#[test]
+fn a_table_may_have_any_name() {
+    let pages = directory();
+    let (table, page) = (pages.path().join("table"), pages.path().join("page.html"));
+    let row = "uniform,scatterheap,16,1,alloc_us,2\n";
+    std::fs::write(&table, format!("{TABLE_HEAD}{row}")).expect("written");
+    succeeds(&["report", text(&table), "-o", text(&page)]);
+    assert!(page.is_file());
+}
+
 #[test]
 fn what_is_no_run_is_refused() {
     let pages = directory();
@@ -412,6 +425,8 @@ fn what_is_no_run_is_refused() {
         ),
         ("old.json", r#"{"command": "replay"}"#, "missing field"),
         ("bad.csv", "a,b\n", "columns"),
+        ("none.csv", TABLE_HEAD, "has no figures"),
+        ("none", TABLE_HEAD, "has no figures"),
     ] {
         let file = pages.path().join(name);
         std::fs::write(&file, content).expect("written");

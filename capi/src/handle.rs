@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::heap::DeviceHeap;
 use crate::resource::Resource;
 use arc_swap::{ArcSwapOption, Guard};
+use scatterheap_host::KeptContext;
 use std::sync::Arc;
 
 /// What has handles.
@@ -59,9 +60,13 @@ impl<T: Named> Handle<T> {
     /// If that was destroyed.
     #[inline]
     pub fn get(&self) -> Result<Held<T>> {
+        let context = KeptContext::of_this_thread();
         let held = self.named.load();
         if held.is_some() {
-            return Ok(Held(held));
+            return Ok(Held {
+                named: held,
+                _context: context,
+            });
         }
         Err(Error::Destroyed(T::KIND))
     }
@@ -79,14 +84,17 @@ impl<T: Named> Handle<T> {
     }
 }
 
-/// What a handle named, which is kept as long as this is.
-pub struct Held<T = Resource>(Guard<Option<Arc<T>>>);
+/// What a handle named, which is kept as long as this is. If it was destroyed meanwhile it is dropped here, and the thread finds its CUDA context afterwards: the order of the fields matters.
+pub struct Held<T = Resource> {
+    named: Guard<Option<Arc<T>>>,
+    _context: KeptContext,
+}
 
 impl<T> std::ops::Deref for Held<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("it was there when it was taken")
+        self.named.as_ref().expect("it was there when it was taken")
     }
 }

@@ -256,6 +256,8 @@ impl<'a> Replaying<'a> {
         tables.clear()?;
         let tally = DeviceTally::new(device)?;
         let live_bytes = live_bytes(&split);
+        // Not below: if it fails there, the tally goes before who is shown it.
+        let peak = heap.snapshot()?.occupancy();
         Ok(Self {
             heap,
             copies,
@@ -270,7 +272,7 @@ impl<'a> Replaying<'a> {
             _shown: ShownOperations::new(heap, &tally),
             tally,
             seconds: 0.0,
-            peak: heap.snapshot()?.occupancy(),
+            peak,
             timeline: Timeline::new(settings.moments),
             latencies: 0,
         })

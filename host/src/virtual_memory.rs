@@ -209,6 +209,9 @@ impl Reservation {
         let Some(bytes) = aliases.get(&offset) else {
             return Ok(());
         };
+        if !self.is_alive() {
+            return Err(self.why_lost());
+        }
         // All pieces at once, in one call of the driver.
         // SAFETY: mapped by `alias`; as the caller promises.
         unsafe { self.device.unmap(self.address + offset, *bytes)? };
@@ -271,6 +274,9 @@ impl Reservation {
         let Some(memory) = mapped.get(&offset) else {
             return Ok(None);
         };
+        if !self.is_alive() {
+            return Err(self.why_lost());
+        }
         // SAFETY: mapped by `map`; as the caller promises.
         unsafe { self.device.unmap(self.address + offset, memory.bytes)? };
         Ok(mapped.remove(&offset))

@@ -66,7 +66,7 @@ impl EmbeddedKernels {
 }
 
 pub fn run(common: &Common) -> Result<()> {
-    let document = look()?;
+    let document = look(common)?;
     if common.json {
         print_json(&document)
     } else {
@@ -74,10 +74,18 @@ pub fn run(common: &Common) -> Result<()> {
     }
 }
 
-fn look() -> Result<Document> {
-    let mut devices = vec![DeviceDescription::new(&Device::cpu())?];
+fn look(common: &Common) -> Result<Document> {
+    // One that was asked for must be there.
+    let is_asked = common.device != Selector::Auto;
+    let first = if is_asked {
+        common.open_device()?
+    } else {
+        Device::cpu()
+    };
+    let mut devices = vec![DeviceDescription::new(&first)?];
     let mut unusable_devices = Vec::new();
-    for ordinal in 0..Device::gpu_count() {
+    let others = if is_asked { 0 } else { Device::gpu_count() };
+    for ordinal in 0..others {
         let selector = Selector::Cuda(ordinal);
         let described = open(&selector)
             .map_err(Into::into)

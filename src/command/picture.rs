@@ -14,9 +14,16 @@ const HUES: [u8; 26] = [
     27, 33, 39, 45, 51, 50, 49, 48, 47, 46, 82, 118, 154, 190, 226, 220, 214, 208, 202, 196, 197,
     198, 199, 200, 201, 165,
 ];
+/// Binary logarithm, rounded up, of any number that a file may have.
+fn log2_up(number: u64) -> u32 {
+    number
+        .checked_next_power_of_two()
+        .map_or(u64::BITS, u64::ilog2)
+}
+
 /// The hue of slots of this size, of all sizes that there may be.
 pub fn hue_of_slots(bytes: u64) -> u8 {
-    let octave = bytes.next_power_of_two().ilog2().saturating_sub(4) as usize;
+    let octave = log2_up(bytes).saturating_sub(4) as usize;
     HUES[(2 * octave).min(HUES.len() - 1)]
 }
 
@@ -36,7 +43,7 @@ enum Band {
 
 impl Band {
     fn of_slot(bytes: u64) -> Self {
-        Self::Slots(bytes.next_power_of_two().ilog2())
+        Self::Slots(log2_up(bytes))
     }
 
     /// What a cell is mostly used for, if for anything.

@@ -108,6 +108,12 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     arguments.report.prepare()?;
     let trace = Trace::read(&arguments.trace)?;
     let described = TraceDescription::new(&arguments.trace, &trace.summary());
+    if described.operations == 0 {
+        bail!(
+            "the trace {} has no operations, so there is nothing to replay: record a program that allocates",
+            arguments.trace.display()
+        );
+    }
     let device = common.open_device()?;
     let heap = arguments.how.build(common, &device, false)?;
     let first = Bytes(heap.capacity());
@@ -168,11 +174,13 @@ fn judge(report: &Report) -> Result<()> {
     for violation in &report.violations {
         note(violation);
     }
-    if report.operations == 0 {
-        note("no call gave or took a block, so nothing was tried");
-    }
     if !report.misuses.is_empty() {
         note(&report.misuses.to_string());
+    } else if report.operations == 0 && report.nulls > 0 && report.violations.is_empty() {
+        bail!(
+            "every request got NULL ({}), so nothing was tried: give the heap more than the trace's largest blocks with --heap",
+            count(report.nulls)
+        );
     }
     bail!("the replay found something wrong")
 }

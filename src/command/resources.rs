@@ -2,11 +2,11 @@
 
 use super::Common;
 use super::apart::keep_apart;
-use super::output::{self, conclude, print, print_json, table};
+use super::output::{self, conclude, one_line, print, print_json, table};
 use super::progress::Progress;
 use super::session::{DeviceDescription, DeviceDocument};
 use super::unused::UnusedHeap;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use scatterheap::Device;
 use scatterheap::size::Bytes;
 use scatterheap_bench::resources::{
@@ -185,7 +185,9 @@ fn chosen_scenarios(common: &Common, arguments: &Arguments) -> Result<Vec<Scenar
         None => transformer(TRACE.as_bytes(), TRACE_PLACE, arguments.quick)?,
         Some(path) => {
             let place = path.display().to_string();
-            let file = File::open(path).with_context(|| format!("{place} cannot be read"))?;
+            let file = File::open(path).map_err(|error| {
+                anyhow!("{place} cannot be read ({error}): give a trace of PyTorch's allocator, or leave out --transformer")
+            })?;
             transformer(file, &place, arguments.quick)?
         }
     });
@@ -334,8 +336,9 @@ fn text(rows: &[Row]) -> String {
     let first = rows.iter().filter(|row| row.metric == "ns_per_pair");
     let lines = first.map(|row| {
         [
-            row.scenario.clone(),
-            row.resource.clone(),
+            // Rows of others are from any file.
+            one_line(&row.scenario),
+            one_line(&row.resource),
             row.threads.to_string(),
             format!("{:.0}", row.value),
             number(find(row, "pairs"), 0),

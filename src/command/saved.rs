@@ -1,6 +1,7 @@
 //! Snapshots in files, for subcommands that look at a heap: how they are read and described.
 
 use super::Common;
+use super::output::one_line;
 use super::session::HeapDescription;
 use anyhow::{Result, ensure};
 use scatterheap::snapshot::Origin;
@@ -33,7 +34,10 @@ pub fn describe(origin: &Origin) -> String {
         Ok(timestamp) => timestamp.to_string(),
         Err(_) => format!("{taken_at} s after 1970"),
     };
-    format!("{device} ({device_name}), {when}, scatterheap {version}")
+    // The file may be anybody's.
+    one_line(&format!(
+        "{device} ({device_name}), {when}, scatterheap {version}"
+    ))
 }
 
 /// The document about a snapshot that a subcommand prints with `--json`; the same whether the

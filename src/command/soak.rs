@@ -73,7 +73,14 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
     let pairs = runs.iter().map(|run| run.totals.pairs);
     let done = pairs.fold(0, u64::saturating_add);
     let mut recorded = Ok(());
-    if done < arguments.pairs {
+    let is_done = done >= arguments.pairs;
+    if is_done {
+        note(&format!(
+            "{} of {} pairs are on record, so nothing is run: ask for more --pairs",
+            count(done),
+            count(arguments.pairs)
+        ));
+    } else {
         record::try_out(arguments.record.as_deref())?;
         let heaps = build(common, arguments, &device)?;
         let usual = if device.is_gpu() { 1 << 18 } else { 1 << 12 };
@@ -93,7 +100,7 @@ pub fn run(common: &Common, arguments: &Arguments) -> Result<()> {
         all.add(&run.totals);
     }
     // What was counted is not lost if it cannot be recorded.
-    let told = tell(common, &device, runs, all);
+    let told = tell(common, &device, runs, all, is_done);
     conclude(recorded.and(told), judge(&all, arguments))
 }
 
@@ -140,14 +147,25 @@ fn speed(totals: &Totals) -> String {
     rate(totals.pairs as f64 / totals.seconds.max(1e-9))
 }
 
-/// Tells of all runs, the last of them by itself.
-fn tell(common: &Common, device: &Device, mut runs: Vec<Run>, all: Totals) -> Result<()> {
+/// Tells of all runs, the last of them by itself: this one, or one on record.
+fn tell(
+    common: &Common,
+    device: &Device,
+    mut runs: Vec<Run>,
+    all: Totals,
+    is_on_record: bool,
+) -> Result<()> {
     let count_of_runs = runs.len();
     let Some(run) = runs.pop() else {
         return Ok(());
     };
     if !common.json {
-        return print(&text(device, &run, &all, count_of_runs));
+        let label = if is_on_record {
+            "last on record"
+        } else {
+            "this run"
+        };
+        return print(&text(device, label, &run, &all, count_of_runs));
     }
     print_json(&Content {
         command: "soak",
@@ -183,7 +201,7 @@ fn judge(all: &Totals, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn text(device: &Device, run: &Run, all: &Totals, runs: usize) -> String {
+fn text(device: &Device, label: &str, run: &Run, all: &Totals, runs: usize) -> String {
     let columns = [
         "soak",
         "pairs",
@@ -212,7 +230,7 @@ fn text(device: &Device, run: &Run, all: &Totals, runs: usize) -> String {
             if totals.errors() == 0 { "ok" } else { "FAILED" }.to_owned(),
         ]
     };
-    let mut rows = vec![row("this run".into(), &run.totals)];
+    let mut rows = vec![row(label.into(), &run.totals)];
     if runs > 1 {
         rows.push(row(format!("all {runs} runs"), all));
     }

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A table cannot be opened.
-    #[error("cannot read {path}: {source}", path = path.display())]
+    #[error("cannot read {path} ({source}): give a CSV file that `scatterheap bench --output` wrote", path = path.display())]
     Read {
         /// The table.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
         message: String,
     },
     /// A file or directory cannot be written.
-    #[error("cannot write {path}: {source}", path = path.display())]
+    #[error("cannot write {path} ({source}): choose another directory", path = path.display())]
     Write {
         /// The file or directory.
         path: PathBuf,

@@ -21,7 +21,7 @@ mod style;
 
 pub use error::{Error, Result};
 pub use join::{Joined, merge};
-pub use read::{read, read_from};
+pub use read::{is_table, read, read_from};
 pub use style::{rank, title};
 
 use scatterheap_trace::file;
@@ -91,9 +91,13 @@ pub fn files(directory: &Path) -> impl Iterator<Item = PathBuf> {
 ///
 /// # Errors
 ///
-/// If a file cannot be written or removed.
+/// If a file cannot be written or removed; as a rule none is then.
 pub fn write_all(pictures: &[Picture], directory: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(directory).map_err(|error| Error::write(directory, error))?;
+    // Before any: else new plots would stand beside old ones.
+    for path in files(directory) {
+        file::try_out(&path).map_err(|error| Error::write(&path, error))?;
+    }
     let mut written = Vec::new();
     for Picture { name, svg } in pictures {
         let path = directory.join(name);

@@ -27,6 +27,12 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
     read_from(file, path)
 }
 
+/// Whether a text begins as a table does.
+#[must_use]
+pub fn is_table(text: &str) -> bool {
+    text.starts_with(&COLUMNS.join(","))
+}
+
 /// Reads a table from wherever it comes; `path` is for messages.
 ///
 /// # Errors

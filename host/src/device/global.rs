@@ -78,6 +78,7 @@ impl Device {
         let mut current = self.0.global.lock();
         if current.is_some_and(|current| current.is(&global)) {
             *current = None;
+            either!(self, device => device.withdraw_global());
             let waited = self.synchronize();
             // A lost device has no modules, but knows where failures are noted, until it is told to forget that.
             let _written = either!(self, device => device.write_global(None));

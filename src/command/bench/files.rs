@@ -54,9 +54,12 @@ pub fn prepare(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).map_err(|error| {
         anyhow!("cannot make the directory {path} ({error}): choose another for --output")
     })?;
-    for name in [TABLE, DOCUMENT] {
-        file::try_out(directory.join(name)).map_err(|error| {
-            anyhow!("cannot write {name} into the directory {path} ({error}): choose another for --output")
+    for file in all(directory) {
+        file::try_out(&file).map_err(|error| {
+            anyhow!(
+                "cannot write {} ({error}): choose another directory for --output",
+                file.display()
+            )
         })?;
     }
     Ok(())

@@ -148,7 +148,7 @@ fn prepare(arguments: &Arguments) -> Result<()> {
 
 /// Writes the files that were asked for. Nothing takes the place of what an earlier run measured.
 fn write(measured: &Measured, arguments: &Arguments) -> Result<()> {
-    if measured.rows.is_empty() {
+    if !is_worth_writing(measured) {
         return Ok(());
     }
     let written = match &arguments.output {
@@ -159,6 +159,12 @@ fn write(measured: &Measured, arguments: &Arguments) -> Result<()> {
         Some(page) => page_file::write_run(page, &files::Document::new(measured)),
         None => Ok(()),
     })
+}
+
+/// Whether anything was measured. (A process's first heap is before the first case, and has a row.)
+fn is_worth_writing(measured: &Measured) -> bool {
+    let has_begun = (measured.interrupted).is_none_or(|interrupted| interrupted.done > 0);
+    has_begun && !measured.rows.is_empty()
 }
 
 /// Says which tests have no row.
@@ -237,6 +243,18 @@ fn judge(measured: &Measured) -> Result<()> {
 mod tests {
     use super::report::tests::measured;
     use super::*;
+
+    #[test]
+    fn what_was_interrupted_before_its_first_case_is_not_written() {
+        let mut measured = measured(Test::Init, &[("scatterheap", "init_ms", 1.0)]);
+        assert!(is_worth_writing(&measured));
+        for (done, is_worth) in [(0, false), (1, true)] {
+            measured.interrupted = Some(Interrupted { done, cases: 2 });
+            assert_eq!(is_worth_writing(&measured), is_worth, "{done}");
+        }
+        measured.rows.clear();
+        assert!(!is_worth_writing(&measured));
+    }
 
     #[test]
     fn a_failure_of_a_hardened_heap_is_one_of_ours() {

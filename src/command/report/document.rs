@@ -19,20 +19,31 @@ use std::path::Path;
 pub fn read(path: &Path) -> Result<File> {
     let shown = path.display();
     if path.extension() == Some(OsStr::new("csv")) {
-        return Ok(File::Bench(Measured {
-            source: shown.to_string(),
-            rows: plot::read(path)?,
-            failures: Vec::new(),
-        }));
+        return table(shown.to_string(), plot::read(path)?);
     }
     let text = fs::File::open(path).and_then(text::read);
     let text = text.map_err(|error| {
         anyhow!("cannot read {shown} ({error}): give what a run printed with --json")
     })?;
+    if plot::is_table(&text) {
+        return table(shown.to_string(), plot::read_from(text.as_bytes(), path)?);
+    }
     let document = serde_json::from_str(&text).map_err(|error| {
-        anyhow!("{shown} is no JSON ({error}): give what a run printed with --json")
+        anyhow!("{shown} is no JSON and no table of the benchmark ({error}): give what a run printed with --json")
     })?;
     of(document).map_err(|error| anyhow!("{shown}: {error}"))
+}
+
+/// A table of the benchmark.
+fn table(source: String, rows: Vec<Row>) -> Result<File> {
+    if rows.is_empty() {
+        bail!("{source} has no figures: give a table of a run that measured something");
+    }
+    Ok(File::Bench(Measured {
+        source,
+        rows,
+        failures: Vec::new(),
+    }))
 }
 
 /// Takes a document apart.
@@ -46,8 +57,9 @@ pub fn of(document: Value) -> Result<File> {
     };
     match command.as_str() {
         "stress" | "replay" => serde_json::from_value::<HeapDocument>(document)
-            .map(|document| File::Heap(Box::new(document.run())))
-            .map_err(cannot),
+            .map_err(cannot)
+            .and_then(HeapDocument::checked)
+            .map(|document| File::Heap(Box::new(document.run()))),
         "bench" => serde_json::from_value::<BenchDocument>(document)
             .map(|document| File::Bench(document.measured()))
             .map_err(cannot),
@@ -130,6 +142,14 @@ struct FailureDocument {
 }
 
 impl HeapDocument {
+    /// The document, if it tells of any run.
+    fn checked(self) -> Result<Self> {
+        if self.reports.is_empty() {
+            bail!("it has no reports: give a run that did something");
+        }
+        Ok(self)
+    }
+
     fn run(self) -> HeapRun {
         let about = match &self.trace {
             Some(trace) => trace.about(),
@@ -169,7 +189,10 @@ impl PartDocument {
         }
         let mut errors = vec![
             ("corrupt", self.corrupt),
-            ("misplaced", self.misaligned + self.out_of_bounds),
+            (
+                "misplaced",
+                self.misaligned.saturating_add(self.out_of_bounds),
+            ),
             ("leaked", self.leaked),
         ];
         if let Some(overlaps) = self.overlaps {
@@ -182,7 +205,7 @@ impl PartDocument {
             operations: self.operations,
             seconds: self.seconds,
             nulls: self.nulls,
-            refused: self.misuses.iter().map(|kind| kind.count).sum(),
+            refused: (self.misuses.iter()).fold(0, |sum: u64, kind| sum.saturating_add(kind.count)),
             errors,
             faults,
             peak: self.peak,

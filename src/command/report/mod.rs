@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-A run is what `scatterheap stress`, `replay` or `bench` printed with --json, or a table of the benchmark (CSV). The pictures over \
+A run is what `scatterheap stress`, `replay` or `bench` printed with --json, or a table of the benchmark (CSV, whatever its name). The pictures over \
 time are of runs that were looked at on their way: with --moments, or with --report, which writes such a page at once. Results of \
 the benchmark are shown together; where two have the same figure, the later one counts.
 

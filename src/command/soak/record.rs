@@ -117,8 +117,14 @@ pub fn append(file: Option<&Path>, run: &Run) -> Result<()> {
 fn append_line(file: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut record = options.create(true).read(true).append(true).open(file)?;
+    let length = record.metadata()?.len();
     let before = if is_unended(&mut record)? { "\n" } else { "" };
-    record.write_all(format!("{before}{line}").as_bytes())
+    let written = record.write_all(format!("{before}{line}").as_bytes());
+    if written.is_err() {
+        // Half a line would make the whole record unreadable.
+        let _cut = record.set_len(length);
+    }
+    written
 }
 
 /// Whether the last line has no end, as editors leave it.

@@ -6,7 +6,7 @@
 use super::charts::{over_time, pages_bar, sizes_table, used_bar};
 use super::map::heap_map;
 use super::view::{View, Watched};
-use crate::command::output::{count, percent, rate};
+use crate::command::output::{count, one_line, percent, rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -63,7 +63,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View, watched: &Watched)
     let reading = &watched.reading;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut first = vec![
-        Span::styled(reading.name.clone(), bold),
+        Span::styled(one_line(&reading.name), bold),
         format!("  process {}", reading.process).into(),
     ];
     if view.heaps.len() > 1 {
@@ -71,7 +71,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View, watched: &Watched)
         first.push(Span::styled(which, bold));
     }
     if !reading.doing.is_empty() {
-        first.push(format!("  {}", reading.doing).into());
+        first.push(format!("  {}", one_line(&reading.doing)).into());
     }
     let state = &reading.state;
     let capacity = Bytes(state.capacity);
@@ -85,7 +85,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, view: &View, watched: &Watched)
     let second = vec![
         format!("{heap}, ").into(),
         when(view, watched),
-        format!(", on {device} ({name})").into(),
+        one_line(&format!(", on {device} ({name})")).into(),
     ];
     frame.render_widget(
         Text::from(vec![Line::from(first), Line::from(second)]),

@@ -185,7 +185,7 @@ fn numbers_that_cannot_be_do_no_harm() {
         lost: u64::MAX,
     };
     odd.state.sizes = vec![SizeUse {
-        slot_bytes: u64::MAX / 2,
+        slot_bytes: u64::MAX,
         used: u64::MAX,
         slots: 1,
     }];

@@ -2,7 +2,7 @@
 
 use super::draw::{age, copying};
 use super::view::{all_pages, bytes_in_use};
-use crate::command::output::{count, percent, percent_of, table};
+use crate::command::output::{count, one_line, percent, percent_of, table};
 use scatterheap::monitor::Reading;
 use scatterheap::size::Bytes;
 
@@ -34,7 +34,8 @@ fn title(reading: &Reading) -> String {
         "" => String::new(),
         doing => format!(" ({doing})"),
     };
-    format!(
+    // Any program may have written it.
+    one_line(&format!(
         "{}{doing}, process {}: heap of {} on {} ({}), {}",
         reading.name,
         reading.process,
@@ -42,7 +43,7 @@ fn title(reading: &Reading) -> String {
         reading.device,
         reading.device_name,
         age(reading.age())
-    )
+    ))
 }
 
 fn lines(reading: &Reading) -> Vec<(&'static str, String)> {

@@ -15,13 +15,14 @@ use super::{Grid, MemoryInfo};
 use crate::error::{Error, Result};
 use alloc_core::native;
 use heap_core::Heap as Handle;
+use parking_lot::RwLock;
 use rayon::{BroadcastContext, ThreadPool, ThreadPoolBuilder};
 use simt::emulation::{Position, set_position};
 use simt::kernel::Kernel;
 use std::alloc::{Layout, alloc, dealloc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -35,8 +36,8 @@ pub(super) struct Cpu {
     memory: virtual_memory::Memory,
     /// Launches that have begun.
     launches: AtomicU32,
-    /// The heap that kernels' collections allocate from.
-    global: Mutex<Option<Handle>>,
+    /// The heap that kernels' collections allocate from. Launches hold it until they have ended, so it is bound and unbound between them.
+    global: RwLock<Option<Handle>>,
 }
 
 /// A thread for each core, and at least two, so that there is something to interleave.
@@ -58,7 +59,7 @@ impl Cpu {
             pool: OnceLock::new(),
             memory: virtual_memory::Memory::default(),
             launches: AtomicU32::new(0),
-            global: Mutex::new(None),
+            global: RwLock::new(None),
         }
     }
 
@@ -140,7 +141,8 @@ impl Cpu {
         let failed = AtomicBool::new(false);
         // Relaxed: the number only tells launches apart.
         let grid_id = self.launches.fetch_add(1, Ordering::Relaxed);
-        let global = *self.global.lock().unwrap_or_else(PoisonError::into_inner);
+        // Recursive: a kernel may launch another, and must not wait behind who waits for it.
+        let global = self.global.read_recursive();
         let run = |context: BroadcastContext<'_>| {
             let sm_id = u32::try_from(context.index()).unwrap_or(0);
             loop {
@@ -162,8 +164,8 @@ impl Cpu {
                         unsafe { K::body(arguments) };
                     }
                 };
-                let in_heap = || match &global {
-                    // SAFETY: what is bound is unbound before the heap goes; blocks of kernels are for kernels, as the caller promises.
+                let in_heap = || match &*global {
+                    // SAFETY: what is bound is unbound before the heap goes, and not before this launch has ended; blocks of kernels are for kernels, as the caller promises.
                     Some(heap) => unsafe { native::in_kernel(heap, block) },
                     None => block(),
                 };
@@ -219,9 +221,12 @@ impl Cpu {
     /// Tells later launches the heap that kernels' collections allocate from.
     pub fn write_global(&self, global: Option<Global>) -> Result<()> {
         let handle = global.map(|global| global.binding.heap);
-        *self.global.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+        *self.global.write() = handle;
         Ok(())
     }
+
+    /// Nothing is to be done before launches are waited for: no later one begins before the heap is unbound.
+    pub fn withdraw_global(&self) {}
 
     /// The system decides how large stacks are, and they are much larger.
     pub fn raise_stack(&self, _bytes: u64) -> Result<()> {

@@ -11,12 +11,12 @@ use std::sync::{MutexGuard, PoisonError};
 /// Writes a module's global heap, if it has a place for one. No kernel of it may run.
 pub(super) fn write(module: &Module, global: Option<&Global>) -> Result<()> {
     let binding = global.map_or_else(Binding::zeroed, |global| global.binding);
-    let Some(address) = module.global_heap() else {
+    let telling = failed("tell a module its global heap");
+    let Some(address) = module.global_heap().map_err(&telling)? else {
         return Ok(());
     };
     // SAFETY: the variable is a binding.
-    unsafe { result::memcpy_htod_sync(address, bytes_of(&binding)) }
-        .map_err(failed("tell a module its global heap"))
+    unsafe { result::memcpy_htod_sync(address, bytes_of(&binding)) }.map_err(telling)
 }
 
 impl Cuda {
@@ -30,6 +30,12 @@ impl Cuda {
         state.global = global.map(Box::new);
         *self.failures() = global.map(|global| global.failures);
         Ok(())
+    }
+
+    /// Refuses launches of kernels that need a global heap from now on. Modules still have it, for those that run.
+    pub fn withdraw_global(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.global = None;
     }
 
     /// What kernels had to have of the global heap and could not get.

@@ -428,6 +428,26 @@ impl Cuda {
         unsafe { self.launch_locked::<K>(&mut state, stream, grid, arguments) }
     }
 
+    fn find_function(&self, state: &mut State, name: &'static str) -> Result<Function> {
+        if let Some(function) = state.functions.get(name) {
+            return Ok(*function);
+        }
+        for module in &state.modules {
+            let function = module.function(name);
+            let function = function.map_err(|error| self.judge("find a kernel", error))?;
+            if let Some(function) = function {
+                let wants_global = module.wants_global;
+                let found = Function {
+                    function,
+                    wants_global,
+                };
+                state.functions.insert(name, found);
+                return Ok(found);
+            }
+        }
+        Err(Error::NoSuchKernel(name))
+    }
+
     unsafe fn launch_locked<K: Kernel>(
         &self,
         state: &mut State,
@@ -438,7 +458,7 @@ impl Cuda {
         let Function {
             function,
             wants_global,
-        } = find_function(state, K::NAME)?;
+        } = self.find_function(state, K::NAME)?;
         Self::check_global(wants_global, state.global.is_some(), K::NAME)?;
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(K::NAME);
         let mut parameters = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
@@ -505,7 +525,7 @@ impl Cuda {
     pub fn kernel_use(&self, name: &'static str) -> Result<KernelUse> {
         use sys::CUfunction_attribute as Attribute;
         let mut state = self.state()?;
-        let function = find_function(&mut state, name)?.function;
+        let function = self.find_function(&mut state, name)?.function;
         let attribute = |which| {
             let mut value = 0;
             // SAFETY: writes the attribute of a loaded function to the variable.
@@ -556,6 +576,10 @@ impl Cuda {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_lost() {
+            // Another thread recovered it meanwhile, and may have memory there by now.
+            return Ok(());
+        }
         // What was noted of the global heap lies in memory that goes too.
         self.forget_failures();
         state.global = None;
@@ -712,19 +736,4 @@ fn best_source(sources: &[KernelSource], capability: (u32, u32)) -> Result<Optio
         }),
         _ => Ok(best),
     }
-}
-
-fn find_function(state: &mut State, name: &'static str) -> Result<Function> {
-    if let Some(function) = state.functions.get(name) {
-        return Ok(*function);
-    }
-    let found = state.modules.iter().find_map(|module| {
-        Some(Function {
-            function: module.function(name)?,
-            wants_global: module.wants_global,
-        })
-    });
-    let found = found.ok_or(Error::NoSuchKernel(name))?;
-    state.functions.insert(name, found);
-    Ok(found)
 }

@@ -12,7 +12,7 @@
 use super::braces::Braces;
 use super::{Error, LOG_BYTES, Result, text};
 use alloc_core::{Binding, SYMBOL};
-use cudarc::driver::sys::{self, CUfunction, CUjit_option as Jit, CUlinkState, CUmodule};
+use cudarc::driver::sys::{self, CUfunction, CUjit_option as Jit, CUlinkState, CUmodule, CUresult};
 use cudarc::driver::{DriverError, result};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
@@ -20,6 +20,9 @@ use std::ffi::{CString, c_void};
 /// Registers of a thread at most, for kernels that do not say: 1024 threads run on a multiprocessor at
 /// once.
 const DEFAULT_REGISTERS: u32 = 64;
+
+/// What the driver says.
+type Driven<T> = std::result::Result<T, DriverError>;
 
 /// A module that is loaded in a context.
 pub(super) struct Module {
@@ -40,20 +43,38 @@ impl Module {
         }
     }
 
-    /// A kernel, if the module has one of this name.
-    pub fn function(&self, name: &str) -> Option<CUfunction> {
-        let name = self.kernels.iter().find(|own| *own == name)?;
-        let symbol = CString::new(name.as_str()).ok()?;
+    /// A kernel, if the module has one of this name. The driver may load it only now, and tell of faults of launches before.
+    pub fn function(&self, name: &str) -> Driven<Option<CUfunction>> {
+        if !self.kernels.iter().any(|own| own == name) {
+            return Ok(None);
+        }
+        let Ok(symbol) = CString::new(name) else {
+            return Ok(None);
+        };
         // SAFETY: the module is loaded in the current context.
-        unsafe { result::module::get_function(self.handle, symbol) }.ok()
+        unless_missing(unsafe { result::module::get_function(self.handle, symbol) })
     }
 
     /// Address of its global heap, if it has a place for one.
-    pub fn global_heap(&self) -> Option<u64> {
-        let symbol = self.wants_global.then(|| CString::new(SYMBOL).ok())??;
+    pub fn global_heap(&self) -> Driven<Option<u64>> {
+        if !self.wants_global {
+            return Ok(None);
+        }
+        let Ok(symbol) = CString::new(SYMBOL) else {
+            return Ok(None);
+        };
         // SAFETY: the module is loaded in the current context.
-        let (address, bytes) = unsafe { result::module::get_global(self.handle, symbol) }.ok()?;
-        (bytes >= size_of::<Binding>()).then_some(address)
+        let found = unless_missing(unsafe { result::module::get_global(self.handle, symbol) })?;
+        let is_place = |(_, bytes): &(u64, usize)| *bytes >= size_of::<Binding>();
+        Ok(found.filter(is_place).map(|(address, _)| address))
+    }
+}
+
+/// What was asked for; nothing if the module does not have it.
+fn unless_missing<T>(found: Driven<T>) -> Driven<Option<T>> {
+    match found {
+        Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -370,9 +391,20 @@ mod tests {
         let without = Module::new(std::ptr::null_mut(), MODULE);
         assert_eq!(without.kernels, ["small", "usual"]);
         assert!(!without.wants_global);
-        assert!(without.function("helper").is_none() && without.global_heap().is_none());
+        assert_eq!(without.function("helper"), Ok(None));
+        assert_eq!(without.global_heap(), Ok(None));
         let variable = format!(".visible .global .align 8 .b8 {SYMBOL}[120];\n");
         assert!(Module::new(std::ptr::null_mut(), &variable).wants_global);
+    }
+
+    #[test]
+    fn only_what_is_missing_is_nothing() {
+        let failed = |code| unless_missing::<u64>(Err(DriverError(code)));
+        assert_eq!(failed(CUresult::CUDA_ERROR_NOT_FOUND), Ok(None));
+        // As of a launch before.
+        let fault = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+        assert_eq!(failed(fault), Err(DriverError(fault)));
+        assert_eq!(unless_missing(Ok(5)), Ok(Some(5)));
     }
 
     #[test]
