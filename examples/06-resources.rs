@@ -48,8 +48,10 @@ fn main() -> Result<()> {
         Bytes(report.0[0].bytes),
         report.0[0].pointer
     );
-    memory.deallocate(forgotten, 3000, 256, &stream)?;
-    let twice = memory.deallocate(forgotten, 3000, 256, &stream);
+    // SAFETY: nothing uses it.
+    unsafe { memory.deallocate(forgotten, 3000, 256, &stream) }?;
+    // SAFETY: nobody got a block since, so that it is nobody's, and refused.
+    let twice = unsafe { memory.deallocate(forgotten, 3000, 256, &stream) };
     println!("freed twice: {}", twice.expect_err("is refused"));
 
     let mut arena = Arena::new(&device, 1 << 30)?;

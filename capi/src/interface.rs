@@ -158,7 +158,7 @@ pub unsafe extern "C" fn scatterheap_allocate(
 ///
 /// # Safety
 ///
-/// As for [`scatterheap_allocate`].
+/// As for [`scatterheap_allocate`] and [`MemoryResource::deallocate`](scatterheap_host::resource::MemoryResource::deallocate).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scatterheap_deallocate(
     resource: *const Handle,
@@ -171,7 +171,8 @@ pub unsafe extern "C" fn scatterheap_deallocate(
         // SAFETY: as the caller promises.
         let resource = unsafe { held(resource) }?;
         let block = pointer(block)?;
-        resource.deallocate(block, bytes as u64, alignment as u64, stream as u64)
+        // SAFETY: as the caller promises.
+        unsafe { resource.deallocate(block, bytes as u64, alignment as u64, stream as u64) }
     }))
 }
 
@@ -215,11 +216,11 @@ pub unsafe extern "C" fn scatterheap_trim(resource: *const Handle, given: *mut u
 ///
 /// # Safety
 ///
-/// The handle must be NULL or one that was created here.
+/// The handle must be NULL or one that was created here, and nobody use the blocks, but for work on their streams.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scatterheap_reset(resource: *const Handle) -> c_int {
     // SAFETY: as the caller promises.
-    status(guard(|| unsafe { held(resource) }?.reset()))
+    status(guard(|| unsafe { held(resource)?.reset() }))
 }
 
 /// Writes what traces have in memory.

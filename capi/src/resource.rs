@@ -132,8 +132,12 @@ impl Resource {
     /// # Errors
     ///
     /// As for [`MemoryResource::deallocate`], and for the per-thread default stream.
+    ///
+    /// # Safety
+    ///
+    /// As for [`MemoryResource::deallocate`]; the streams that were recorded are waited for, too.
     #[inline]
-    pub fn deallocate(
+    pub unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -146,7 +150,8 @@ impl Resource {
             let others = self.used_by_others.remove(pointer);
             let outcome = wait_for(&others, stream).and_then(|()| {
                 let memory = &self.layers.memory;
-                Ok(memory.deallocate(pointer, bytes, alignment, stream)?)
+                // SAFETY: as the caller promises.
+                Ok(unsafe { memory.deallocate(pointer, bytes, alignment, stream) }?)
             });
             if outcome.is_err() {
                 for other in &others {
@@ -168,7 +173,11 @@ impl Resource {
     /// # Errors
     ///
     /// If there was a reset since, and as for the other.
-    pub fn deallocate_of(
+    ///
+    /// # Safety
+    ///
+    /// As for the other, unless there was a reset since.
+    pub unsafe fn deallocate_of(
         &self,
         generation: u64,
         pointer: DevicePointer,
@@ -181,7 +190,8 @@ impl Resource {
         if *current != generation {
             return Err(Error::Reset);
         }
-        self.deallocate(pointer, bytes, alignment, stream)
+        // SAFETY: as the caller promises.
+        unsafe { self.deallocate(pointer, bytes, alignment, stream) }
     }
 
     /// Notes that a block is also used on another stream than that on which it will be deallocated, which then
@@ -213,12 +223,17 @@ impl Resource {
     /// # Errors
     ///
     /// If it is something else.
-    pub fn reset(&self) -> Result<()> {
+    ///
+    /// # Safety
+    ///
+    /// Nobody owns or uses a block any more, but for work on the streams that it was allocated on or that were recorded.
+    pub unsafe fn reset(&self) -> Result<()> {
         let arena = self.layers.lone_arena();
         let arena = arena.ok_or_else(|| Error::NotAnArena(self.composition.to_string()))?;
         let _context = KeptContext::of_this_thread();
         let mut generation = self.generation.write();
-        arena.reset_after(&self.used_by_others.drain());
+        // SAFETY: as the caller promises.
+        unsafe { arena.reset_after(&self.used_by_others.drain()) };
         *generation += 1;
         Ok(())
     }
@@ -291,6 +306,24 @@ mod tests {
         Resource::new("cpu", composition).expect("a resource")
     }
 
+    /// Gives a block back that nothing uses, or what is no such block, which is refused.
+    fn give_back(
+        resource: &Resource,
+        block: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: u64,
+    ) -> Result<()> {
+        // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
+        unsafe { resource.deallocate(block, bytes, alignment, stream) }
+    }
+
+    /// Empties an arena whose blocks nothing uses.
+    fn reset(arena: &Resource) -> Result<()> {
+        // SAFETY: the tests use none of its blocks.
+        unsafe { arena.reset() }
+    }
+
     #[test]
     fn each_composition_hands_out_memory_and_takes_it_back() {
         for composition in [
@@ -312,11 +345,9 @@ mod tests {
             let block = resource.allocate(1000, 256, 0).expect("memory");
             let figures = resource.figures();
             assert_eq!((figures.live_blocks, figures.live_bytes), (1, 1000));
-            assert!(resource.deallocate(block, 999, 256, 0).is_err());
-            resource
-                .deallocate(block, 1000, 256, 0)
-                .expect("handed out");
-            assert!(resource.deallocate(block, 1000, 256, 0).is_err());
+            assert!(give_back(&resource, block, 999, 256, 0).is_err());
+            give_back(&resource, block, 1000, 256, 0).expect("handed out");
+            assert!(give_back(&resource, block, 1000, 256, 0).is_err());
             assert_eq!(resource.figures().live_blocks, 0, "{composition}");
         }
     }
@@ -336,9 +367,7 @@ mod tests {
         let report = resource.report();
         assert!(report.contains("peak_bytes: 1 MiB\n"), "{report}");
         assert!(report.contains("1 blocks of 1 MiB are live"), "{report}");
-        resource
-            .deallocate(block, 1 << 20, 256, 0)
-            .expect("handed out");
+        give_back(&resource, block, 1 << 20, 256, 0).expect("handed out");
         assert_eq!(resource.figures().kept_bytes, 1 << 20);
         assert_eq!(resource.trim().expect("trimmed"), reserved);
         assert_eq!(resource.places(), []);
@@ -357,9 +386,7 @@ mod tests {
         ] {
             let resource = resource(composition);
             let block = resource.allocate(LARGE, 256, 0x500).expect("memory");
-            resource
-                .deallocate(block, LARGE, 256, 0x500)
-                .expect("handed out");
+            give_back(&resource, block, LARGE, 256, 0x500).expect("handed out");
             assert_eq!(resource.figures().waits, 0, "{composition}");
             resource.allocate(LARGE, 256, 0x600).expect("memory");
             assert_eq!(resource.figures().waits, 1, "{composition}");
@@ -375,9 +402,7 @@ mod tests {
         assert_eq!(figures.reserved_bytes, 256 << 20);
         assert_eq!(figures.free_bytes, 255 << 20);
         assert_eq!(figures.largest_free_bytes, 128 << 20);
-        resource
-            .deallocate(block, 1 << 20, 256, 0)
-            .expect("handed out");
+        give_back(&resource, block, 1 << 20, 256, 0).expect("handed out");
         let figures = resource.figures();
         assert_eq!(
             (figures.kept_bytes, figures.free_bytes),
@@ -390,11 +415,11 @@ mod tests {
         let arena = resource("arena=1MiB");
         let first = arena.allocate(1000, 256, 0).expect("memory");
         arena.allocate(1000, 256, 0).expect("memory");
-        arena.reset().expect("an arena");
+        reset(&arena).expect("an arena");
         assert_eq!(arena.figures().live_blocks, 0);
         assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), first);
         for other in ["caching", "statistics,arena=1MiB"] {
-            let error = resource(other).reset().expect_err(other);
+            let error = reset(&resource(other)).expect_err(other);
             assert!(error.to_string().contains(other), "{error}");
         }
     }
@@ -404,14 +429,15 @@ mod tests {
         let arena = resource("arena=1MiB");
         let generation = arena.generation();
         let block = arena.allocate(1000, 256, 0).expect("memory");
-        arena.reset().expect("an arena");
+        reset(&arena).expect("an arena");
         assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), block);
-        let gone = arena.deallocate_of(generation, block, 1000, 256, 0);
+        // SAFETY: nothing uses it, here and below.
+        let gone = unsafe { arena.deallocate_of(generation, block, 1000, 256, 0) };
         assert!(matches!(gone, Err(Error::Reset)), "{gone:?}");
         assert_eq!(arena.figures().live_blocks, 1);
-        arena
-            .deallocate_of(arena.generation(), block, 1000, 256, 0)
-            .expect("handed out");
+        // SAFETY: as above.
+        let freed = unsafe { arena.deallocate_of(arena.generation(), block, 1000, 256, 0) };
+        freed.expect("handed out");
         assert_eq!(arena.figures().live_blocks, 0);
     }
 
@@ -423,9 +449,7 @@ mod tests {
         resource.record_stream(block, 0x500).expect("a stream");
         resource.record_stream(block, 0x600).expect("a stream");
         assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 2);
-        resource
-            .deallocate(block, 1000, 256, 0)
-            .expect("handed out");
+        give_back(&resource, block, 1000, 256, 0).expect("handed out");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
     }
 
@@ -434,14 +458,10 @@ mod tests {
         let resource = resource("caching");
         let block = resource.allocate(1000, 256, 0).expect("memory");
         resource.record_stream(block, 0x500).expect("a stream");
-        resource
-            .deallocate(block, 999, 256, 0)
-            .expect_err("another size");
+        give_back(&resource, block, 999, 256, 0).expect_err("another size");
         assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 1);
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 1);
-        resource
-            .deallocate(block, 1000, 256, 0)
-            .expect("handed out");
+        give_back(&resource, block, 1000, 256, 0).expect("handed out");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
     }
 
@@ -450,7 +470,7 @@ mod tests {
         let arena = resource("arena=1MiB");
         let block = arena.allocate(1000, 256, 0).expect("memory");
         arena.record_stream(block, 0x500).expect("a stream");
-        arena.reset().expect("an arena");
+        reset(&arena).expect("an arena");
         assert!(arena.used_by_others.blocks.lock().is_empty());
         assert_eq!(arena.used_by_others.count.load(Ordering::Relaxed), 0);
     }
@@ -461,9 +481,7 @@ mod tests {
         let file = directory.path().join("trace.csv");
         let resource = resource(&format!("trace={},caching", file.display()));
         let block = resource.allocate(1000, 256, 0).expect("memory");
-        resource
-            .deallocate(block, 1000, 256, 0)
-            .expect("handed out");
+        give_back(&resource, block, 1000, 256, 0).expect("handed out");
         resource.flush().expect("written");
         let lines = std::fs::read_to_string(&file).expect("a file");
         let expected = "thread,operation,id,size,alignment\n0,malloc,0,1000,256\n0,free,0,,\n";

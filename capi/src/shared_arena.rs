@@ -25,7 +25,11 @@ impl SharedArena {
     }
 
     /// Takes all blocks back at once, after the work on these streams, too.
-    pub fn reset_after(&self, streams: &[Stream]) {
+    ///
+    /// # Safety
+    ///
+    /// Nobody owns or uses a block any more, but for work on these streams and those that blocks were allocated on.
+    pub unsafe fn reset_after(&self, streams: &[Stream]) {
         self.arena.write().reset_after(streams);
     }
 
@@ -36,7 +40,9 @@ impl SharedArena {
     }
 }
 
-impl MemoryResource for SharedArena {
+// SAFETY: the blocks are those of the arena, which takes them back together only where the caller of `reset_after` says that
+// nobody uses them.
+unsafe impl MemoryResource for SharedArena {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -45,16 +51,16 @@ impl MemoryResource for SharedArena {
         self.arena.read().allocate(bytes, alignment, stream)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        self.arena
-            .read()
-            .deallocate(pointer, bytes, alignment, stream)
+        let arena = self.arena.read();
+        // SAFETY: as the caller promises.
+        unsafe { arena.deallocate(pointer, bytes, alignment, stream) }
     }
 
     fn live(&self) -> Live {

@@ -187,7 +187,8 @@ pub unsafe extern "C" fn scatterheap_torch_free(
     guard(|| {
         let resource = &default_of(device)?.resource;
         let block = pointer(block)?;
-        resource.deallocate(block, bytes as u64, DEFAULT_ALIGNMENT, stream as u64)
+        // SAFETY: as the caller promises.
+        unsafe { resource.deallocate(block, bytes as u64, DEFAULT_ALIGNMENT, stream as u64) }
     });
 }
 

@@ -54,11 +54,12 @@ fn each_stream_gets_memory_of_its_device() {
         }
         for (index, (block, stream)) in blocks.iter().enumerate() {
             let (_, other) = &blocks[(index + 1) % blocks.len()];
-            let wrong = memory.deallocate(*block, 5000, 256, other);
+            // SAFETY: nothing uses it, here and below.
+            let wrong = unsafe { memory.deallocate(*block, 5000, 256, other) };
             assert!(matches!(wrong, Err(Error::ForeignPointer(..))), "{wrong:?}");
-            memory
-                .deallocate(*block, 5000, 256, stream)
-                .expect("handed out");
+            // SAFETY: as above.
+            let freed = unsafe { memory.deallocate(*block, 5000, 256, stream) };
+            freed.expect("handed out");
         }
         assert_eq!(memory.live().blocks, 0);
         assert_eq!(

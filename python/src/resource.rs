@@ -123,10 +123,12 @@ impl Resource {
         self.with(py, |resource| {
             let block = pointer(address)?;
             match generation {
-                Some(generation) => {
+                // SAFETY: as for the other.
+                Some(generation) => unsafe {
                     resource.deallocate_of(generation, block, bytes, alignment, stream)
-                }
-                None => resource.deallocate(block, bytes, alignment, stream),
+                },
+                // SAFETY: this is what a caller in Python says by it: nothing uses the block any more.
+                None => unsafe { resource.deallocate(block, bytes, alignment, stream) },
             }
         })
     }
@@ -145,7 +147,8 @@ impl Resource {
 
     /// Takes all blocks of an arena back at once.
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, capi::Resource::reset)
+        // SAFETY: this is what a caller in Python says by it: nothing uses the blocks any more.
+        self.with(py, |resource| unsafe { resource.reset() })
     }
 
     /// Writes out what traces have in memory.

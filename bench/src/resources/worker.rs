@@ -61,7 +61,8 @@ impl<'a> Worker<'a> {
         let place = &mut self.slots[slot as usize];
         if !operation.allocates {
             if let Some(block) = place.take() {
-                self.resource.deallocate(block, bytes, 256, &self.stream)?;
+                // SAFETY: the worker's own, and nothing uses it.
+                unsafe { self.resource.deallocate(block, bytes, 256, &self.stream) }?;
             }
             return Ok(false);
         }

@@ -34,7 +34,8 @@ const STEP: u64 = 8 << 20;
 ///     step.allocate(3 << 20, 256, &stream)?;
 /// } // Both are free again.
 /// assert_eq!(arena.used(), 1 << 20);
-/// arena.deallocate(weights, 1 << 20, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { arena.deallocate(weights, 1 << 20, 256, &stream) }?;
 /// # Ok::<(), scatterheap_host::resource::Error>(())
 /// ```
 #[derive(Debug)]
@@ -190,7 +191,9 @@ fn pop_freed(stack: &mut Vec<Block>) {
     while stack.pop_if(|block| !block.is_live).is_some() {}
 }
 
-impl MemoryResource for Arena {
+// SAFETY: a block is within what is mapped, and nothing is put there before it is back. What frees blocks otherwise needs
+// the arena alone.
+unsafe impl MemoryResource for Arena {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -239,7 +242,7 @@ impl MemoryResource for Arena {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -315,7 +318,8 @@ impl Scope<'_> {
     }
 }
 
-impl MemoryResource for Scope<'_> {
+// SAFETY: the blocks are those of the arena, and are there until the scope is dropped.
+unsafe impl MemoryResource for Scope<'_> {
     fn device(&self) -> &Device {
         &self.arena.device
     }
@@ -324,14 +328,15 @@ impl MemoryResource for Scope<'_> {
         self.arena.allocate(bytes, alignment, stream)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        self.arena.deallocate(pointer, bytes, alignment, stream)
+        // SAFETY: as the caller promises.
+        unsafe { self.arena.deallocate(pointer, bytes, alignment, stream) }
     }
 
     fn live(&self) -> Live {

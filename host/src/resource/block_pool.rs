@@ -21,7 +21,8 @@ const MOST_ALIGNMENT: u64 = 2 << 20;
 /// let pool = BlockPool::new(DeviceMemory::new(&device), 4096, 100)?;
 /// let block = pool.allocate(4000, 256, &stream)?;
 /// assert_eq!(pool.live().bytes, 4000);
-/// pool.deallocate(block, 4000, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { pool.deallocate(block, 4000, 256, &stream) }?;
 /// # Ok::<(), scatterheap_host::resource::Error>(())
 /// ```
 #[derive(Debug)]
@@ -94,7 +95,8 @@ impl<U: MemoryResource> BlockPool<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for BlockPool<U> {
+// SAFETY: a block is a part of one of the upstream's, and is in no list while it is handed out.
+unsafe impl<U: MemoryResource> MemoryResource for BlockPool<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -110,7 +112,7 @@ impl<U: MemoryResource> MemoryResource for BlockPool<U> {
         Ok(block)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -133,10 +135,12 @@ impl<U: MemoryResource> Drop for BlockPool<U> {
     fn drop(&mut self) {
         let stream = Stream::default_of(self.upstream.device());
         for chunk in self.blocks.get_mut().remove_all() {
-            // An error has nobody to go to.
-            let _failed =
+            let (first, bytes) = (chunk.first, chunk.bytes);
+            // SAFETY: the upstream's block, of which nothing is used when the pool is dropped. An error has nobody to go to.
+            let _failed = unsafe {
                 self.upstream
-                    .deallocate(chunk.first, chunk.bytes, self.alignment, &stream);
+                    .deallocate(first, bytes, self.alignment, &stream)
+            };
         }
     }
 }

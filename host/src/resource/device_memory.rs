@@ -33,7 +33,8 @@ impl DeviceMemory {
     }
 }
 
-impl MemoryResource for DeviceMemory {
+// SAFETY: a block is within memory that the device allocated for it alone, and that is kept until it is back.
+unsafe impl MemoryResource for DeviceMemory {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -61,7 +62,7 @@ impl MemoryResource for DeviceMemory {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,

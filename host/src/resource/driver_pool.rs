@@ -27,7 +27,8 @@ use std::collections::HashMap;
 /// let pool = DriverPool::new(&device)?;
 /// pool.set_release_threshold(64 << 20)?;
 /// let block = pool.allocate(1 << 20, 256, &stream)?;
-/// pool.deallocate(block, 1 << 20, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { pool.deallocate(block, 1 << 20, 256, &stream) }?;
 /// assert!(pool.statistics()?.reserved >= 1 << 20);
 /// pool.trim_to(0)?;
 /// # Ok::<(), scatterheap_host::resource::Error>(())
@@ -188,14 +189,20 @@ impl DriverPool {
         }
     }
 
-    fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
+    /// Gives a block back to the pool.
+    ///
+    /// # Safety
+    ///
+    /// It is one of [`take`](Self::take)'s that was not given back, and nobody uses it but for work of the stream.
+    unsafe fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
         match &self.backing {
             Backing::Driver(pool) => {
-                // SAFETY: the ledger says that it is handed out, once.
+                // SAFETY: as the caller promises.
                 unsafe { pool.free(address, stream) }?;
                 Ok(())
             }
-            Backing::Emulated(emulated) => emulated.give_back(address, stream),
+            // SAFETY: as the caller promises.
+            Backing::Emulated(emulated) => unsafe { emulated.give_back(address, stream) },
         }
     }
 }
@@ -225,7 +232,12 @@ impl Emulated {
         Ok(block.address())
     }
 
-    fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
+    /// Gives a block back to the memory.
+    ///
+    /// # Safety
+    ///
+    /// As for [`DriverPool::give_back`].
+    unsafe fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
         let (bytes, threshold) = {
             let mut numbers = self.numbers.lock();
             let bytes = numbers.blocks.remove(&address).unwrap_or_default();
@@ -233,8 +245,11 @@ impl Emulated {
             (bytes, numbers.threshold)
         };
         if let Some(block) = DevicePointer::new(address) {
-            self.memory
-                .deallocate(block, bytes, DEFAULT_ALIGNMENT, stream)?;
+            // SAFETY: as the caller promises.
+            unsafe {
+                self.memory
+                    .deallocate(block, bytes, DEFAULT_ALIGNMENT, stream)
+            }?;
         }
         self.memory.trim_to(threshold).map(|_| ())
     }
@@ -251,7 +266,8 @@ impl Emulated {
     }
 }
 
-impl MemoryResource for DriverPool {
+// SAFETY: a block is within memory that the pool allocated for it alone, and that it has back only with it.
+unsafe impl MemoryResource for DriverPool {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -275,7 +291,7 @@ impl MemoryResource for DriverPool {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -290,7 +306,8 @@ impl MemoryResource for DriverPool {
         } else {
             self.begins.lock().remove(&pointer)
         };
-        self.give_back(begin.unwrap_or(pointer.address()), stream)
+        // SAFETY: the ledger says that it is handed out, once; else as the caller promises.
+        unsafe { self.give_back(begin.unwrap_or(pointer.address()), stream) }
     }
 
     fn live(&self) -> Live {
@@ -317,7 +334,8 @@ impl Drop for DriverPool {
         }
         for (block, bytes, alignment) in left {
             // The driver keeps a pool that has blocks. An error has nobody to go to.
-            let _failed = self.deallocate(block, bytes, alignment, &stream);
+            // SAFETY: nobody uses its blocks when the pool is dropped, and their work is done.
+            let _failed = unsafe { self.deallocate(block, bytes, alignment, &stream) };
         }
     }
 }

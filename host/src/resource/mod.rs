@@ -127,7 +127,32 @@ pub struct Live {
 }
 
 /// Hands out memory of a device, in the order of streams.
-pub trait MemoryResource: Send + Sync + Debug {
+///
+/// # Safety
+///
+/// Whoever has a block uses its memory without asking again, a [`DeviceVec`] for one, which copies from and to it. So what
+/// [`allocate`](Self::allocate) and [`allocate_reserved`](Self::allocate_reserved) give must be memory of
+/// [`device`](Self::device), which is always the same: at least as many bytes as were asked for, at a multiple of the alignment,
+/// that stay there and are nobody else's until they are deallocated, without an error, or the resource is dropped. What else takes
+/// blocks back must need the resource alone, as [`Arena::reset`] does by `&mut self`, or be `unsafe`.
+///
+/// So safe code cannot take the memory of a [`DeviceVec`] away:
+///
+/// ```compile_fail,E0133
+/// use scatterheap_host::resource::{Caching, DeviceVec, MemoryResource};
+/// use scatterheap_host::{Device, Stream};
+/// use std::sync::Arc;
+///
+/// let device = Device::cpu();
+/// let stream = Stream::new(&device)?;
+/// let memory = Arc::new(Caching::of(&device));
+/// let squares = DeviceVec::from_slice(memory.clone(), &stream, &[0_u32, 1, 4, 9])?;
+/// if let Some(block) = squares.pointer() {
+///     memory.deallocate(block, 16, 256, &stream)?;
+/// }
+/// # Ok::<(), scatterheap_host::resource::Error>(())
+/// ```
+pub unsafe trait MemoryResource: Send + Sync + Debug {
     /// The device that the memory is on.
     fn device(&self) -> &Device;
 
@@ -162,8 +187,15 @@ pub trait MemoryResource: Send + Sync + Debug {
     /// # Errors
     ///
     /// If this resource did not hand it out with these bytes and this alignment, or has it back
-    /// already. Then nothing changes.
-    fn deallocate(
+    /// already, or the device fails. Then nothing changes.
+    ///
+    /// # Safety
+    ///
+    /// If the pointer is that of a block that is handed out, the block must be the caller's to give back: no [`DeviceVec`],
+    /// [`DeviceBox`], heap or other owner has it, and nobody uses it any more but work that was enqueued on `stream` before,
+    /// or that `stream` waits for. Everything else may be given and is refused, as far as that can be told: a second free is
+    /// taken for the new owner's if the block was allocated again meanwhile, with the same bytes and alignment.
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -198,7 +230,8 @@ pub trait MemoryResource: Send + Sync + Debug {
 
 macro_rules! forward {
     ($type:ty) => {
-        impl<R: MemoryResource + ?Sized> MemoryResource for $type {
+        // SAFETY: the blocks are those of what it points to.
+        unsafe impl<R: MemoryResource + ?Sized> MemoryResource for $type {
             fn device(&self) -> &Device {
                 (**self).device()
             }
@@ -221,14 +254,15 @@ macro_rules! forward {
                 (**self).allocate_reserved(bytes, alignment, stream)
             }
 
-            fn deallocate(
+            unsafe fn deallocate(
                 &self,
                 pointer: DevicePointer,
                 bytes: u64,
                 alignment: u64,
                 stream: &Stream,
             ) -> Result<()> {
-                (**self).deallocate(pointer, bytes, alignment, stream)
+                // SAFETY: as the caller promises.
+                unsafe { (**self).deallocate(pointer, bytes, alignment, stream) }
             }
 
             fn live(&self) -> Live {

@@ -171,10 +171,11 @@ impl<T> Drop for DeviceVec<T> {
     fn drop(&mut self) {
         if let Some(block) = self.block {
             let (bytes, alignment) = (bytes_of::<T>(self.length), alignment_of::<T>());
-            // An error has nobody to go to.
-            let _failed = self
-                .resource
-                .deallocate(block, bytes, alignment, &self.stream);
+            // SAFETY: this owned it, and is no more. An error has nobody to go to.
+            let _failed = unsafe {
+                self.resource
+                    .deallocate(block, bytes, alignment, &self.stream)
+            };
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::device::{Device, Stream};
 /// let stream = Stream::new(&devices[1])?;
 /// let block = memory.allocate(4096, 256, &stream)?;
 /// assert_eq!(memory.of(&devices[1])?.usage().misses, 1);
-/// memory.deallocate(block, 4096, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { memory.deallocate(block, 4096, 256, &stream) }?;
 /// # Ok::<(), scatterheap_host::resource::Error>(())
 /// ```
 #[derive(Debug)]
@@ -105,7 +106,11 @@ impl<R: MemoryResource> PerDevice<R> {
     /// # Errors
     ///
     /// As there, and if there is no resource of that device.
-    pub fn deallocate(
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -113,7 +118,8 @@ impl<R: MemoryResource> PerDevice<R> {
         stream: &Stream,
     ) -> Result<()> {
         let resource = self.of(stream.device())?;
-        resource.deallocate(pointer, bytes, alignment, stream)
+        // SAFETY: as the caller promises.
+        unsafe { resource.deallocate(pointer, bytes, alignment, stream) }
     }
 
     /// What all of them have handed out.

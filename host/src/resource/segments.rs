@@ -95,8 +95,11 @@ impl<U: MemoryResource> Segments<U> {
         let mut given = 0;
         for (address, bytes) in pieces.remove_empty()? {
             if let Some(pointer) = DevicePointer::new(address) {
-                self.upstream
-                    .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)?;
+                // SAFETY: a segment of which nothing is handed out, and all work on it is done.
+                unsafe {
+                    self.upstream
+                        .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)
+                }?;
                 given += bytes;
             }
         }
@@ -104,7 +107,8 @@ impl<U: MemoryResource> Segments<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Segments<U> {
+// SAFETY: a block is a piece of a segment of the upstream's, and is not free while it is handed out.
+unsafe impl<U: MemoryResource> MemoryResource for Segments<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -154,7 +158,7 @@ impl<U: MemoryResource> MemoryResource for Segments<U> {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -192,9 +196,11 @@ impl<U: MemoryResource> Drop for Segments<U> {
         let stream = Stream::default_of(self.upstream.device());
         for (address, bytes) in pieces.segments() {
             if let Some(pointer) = DevicePointer::new(address) {
-                let _failed = self
-                    .upstream
-                    .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream);
+                // SAFETY: the upstream's block, of which nothing is used when this is dropped.
+                let _failed = unsafe {
+                    self.upstream
+                        .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)
+                };
             }
         }
     }
@@ -212,14 +218,24 @@ mod tests {
         (Segments::with_segments_of(upstream, 1 << 20), stream)
     }
 
+    /// Gives a block back that nothing uses, or what is no such block, which is refused.
+    fn give_back(
+        memory: &Segments<DeviceMemory>,
+        block: DevicePointer,
+        bytes: u64,
+        alignment: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
+        unsafe { memory.deallocate(block, bytes, alignment, stream) }
+    }
+
     #[test]
     fn the_best_fitting_piece_is_split_and_merged_again() {
         let (segments, stream) = segments();
         let take = |bytes| segments.allocate(bytes, 256, &stream).expect("memory");
         let free = |pointer, bytes| {
-            segments
-                .deallocate(pointer, bytes, 256, &stream)
-                .expect("handed out");
+            give_back(&segments, pointer, bytes, 256, &stream).expect("handed out");
         };
         let (large, _fence) = (take(8192), take(256));
         let (fitting, _other_fence) = (take(4096), take(256));
@@ -244,9 +260,7 @@ mod tests {
             assert!(spans.iter().all(|span| !span.is_free));
             assert_eq!(spans.iter().filter(|span| span.begins_segment).count(), 1);
             for index in order {
-                segments
-                    .deallocate(blocks[index], 1 << 18, 256, &stream)
-                    .expect("handed out");
+                give_back(&segments, blocks[index], 1 << 18, 256, &stream).expect("handed out");
             }
             let found = segments.fragmentation();
             assert_eq!(
@@ -267,14 +281,10 @@ mod tests {
             segments.allocate(half, 256, &stream).expect("memory"),
             segments.allocate(half, 256, &stream).expect("memory"),
         );
-        segments
-            .deallocate(one, half, 256, &other)
-            .expect("handed out");
+        give_back(&segments, one, half, 256, &other).expect("handed out");
         assert_eq!(segments.allocate(half, 256, &other).expect("memory"), one);
         let waits = segments.waits();
-        segments
-            .deallocate(two, half, 256, &stream)
-            .expect("handed out");
+        give_back(&segments, two, half, 256, &stream).expect("handed out");
         assert_eq!(segments.allocate(half, 256, &other).expect("memory"), two);
         assert_eq!(segments.waits(), waits + 1);
     }

@@ -91,14 +91,23 @@ impl<U: MemoryResource> Slab<U> {
         }
     }
 
-    fn give_back(&self, slab: Chunk) -> Result<()> {
+    /// Gives a slab back to the upstream.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses its blocks.
+    unsafe fn give_back(&self, slab: Chunk) -> Result<()> {
         let stream = Stream::default_of(self.device());
-        self.upstream
-            .deallocate(slab.first, slab.bytes, MOST, &stream)
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.upstream
+                .deallocate(slab.first, slab.bytes, MOST, &stream)
+        }
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Slab<U> {
+// SAFETY: a block is a part of a slab of the upstream's, and is in no list while it is handed out.
+unsafe impl<U: MemoryResource> MemoryResource for Slab<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -115,7 +124,7 @@ impl<U: MemoryResource> MemoryResource for Slab<U> {
         Ok(block)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -139,7 +148,8 @@ impl<U: MemoryResource> MemoryResource for Slab<U> {
         let mut bytes = 0;
         for class in &self.classes {
             for slab in class.lock().remove_empty()? {
-                self.give_back(slab)?;
+                // SAFETY: none of its blocks is handed out, and all work on them is done.
+                unsafe { self.give_back(slab) }?;
                 bytes += slab.bytes;
             }
         }
@@ -152,8 +162,8 @@ impl<U: MemoryResource> Drop for Slab<U> {
         for class in 0..CLASSES {
             let slabs = self.classes[class].get_mut().remove_all();
             for slab in slabs {
-                // An error has nobody to go to.
-                let _failed = self.give_back(slab);
+                // SAFETY: nobody uses blocks when this is dropped. An error has nobody to go to.
+                let _failed = unsafe { self.give_back(slab) };
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks, one by one: apart from each other, aligned, and only theirs who got them.
 
 use crate::suite::content::{fill, is_intact};
-use crate::suite::table::{Made, Subject, live};
+use crate::suite::table::{Made, Subject, give_back, live};
 use scatterheap_host::resource::{DevicePointer, Error, MemoryResource};
 use scatterheap_host::{Device, Stream};
 use std::collections::BTreeMap;
@@ -39,17 +39,13 @@ pub fn basic(subject: &Subject, device: &Device) {
     );
     for (block, (bytes, seed)) in blocks {
         assert!(is_intact(&stream, block, bytes, seed));
-        resource
-            .deallocate(block, bytes, 256, &stream)
-            .expect("handed out");
+        give_back(&resource, block, bytes, 256, &stream).expect("handed out");
     }
     assert_eq!(live(&resource), (0, 0));
     let whole = resource
         .allocate(subject.most_bytes, 256, &stream)
         .expect("memory");
-    resource
-        .deallocate(whole, subject.most_bytes, 256, &stream)
-        .expect("handed out");
+    give_back(&resource, whole, subject.most_bytes, 256, &stream).expect("handed out");
 }
 
 pub fn alignment(subject: &Subject, device: &Device) {
@@ -69,9 +65,7 @@ pub fn alignment(subject: &Subject, device: &Device) {
         });
         for block in blocks {
             assert!(is_intact(&stream, block, bytes, alignment));
-            resource
-                .deallocate(block, bytes, alignment, &stream)
-                .expect("handed out");
+            give_back(&resource, block, bytes, alignment, &stream).expect("handed out");
         }
         alignment *= 2;
     }
@@ -121,7 +115,7 @@ pub fn blocks_that_are_not_there_to_be_freed(subject: &Subject, device: &Device)
         DevicePointer::new(address).expect("not null")
     };
     let free = |pointer, bytes, alignment| {
-        let refused = resource.deallocate(pointer, bytes, alignment, &stream);
+        let refused = give_back(&resource, pointer, bytes, alignment, &stream);
         refused.expect_err("is not there to be freed")
     };
     for bytes in [1, 999, 1001, 4096, 1 << 40] {
@@ -134,13 +128,11 @@ pub fn blocks_that_are_not_there_to_be_freed(subject: &Subject, device: &Device)
         let error = free(foreign, 1000, 256);
         assert!(matches!(error, Error::ForeignPointer(..)), "{error}");
     }
-    let wrong = resource.deallocate(block, 1000, 256, &elsewhere);
+    let wrong = give_back(&resource, block, 1000, 256, &elsewhere);
     assert!(matches!(wrong, Err(Error::WrongDevice { .. })), "{wrong:?}");
     assert_eq!(live(&resource), (1, 1000));
     assert!(is_intact(&stream, block, 1000, 1));
-    resource
-        .deallocate(block, 1000, 1, &stream)
-        .expect("alignments up to 256 are the same");
+    give_back(&resource, block, 1000, 1, &stream).expect("alignments up to 256 are the same");
     let error = free(block, 1000, 256);
     assert!(matches!(error, Error::DoubleFree(..)), "{error}");
     assert_eq!(live(&resource), (0, 0));

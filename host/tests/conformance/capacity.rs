@@ -1,7 +1,7 @@
 //! All the memory that there is: handed out, given back, and none left over.
 
 use crate::suite::content::{fill, is_intact};
-use crate::suite::table::{Made, Resource, Subject, live};
+use crate::suite::table::{Made, Resource, Subject, give_back, live};
 use scatterheap_host::resource::{DevicePointer, MemoryResource};
 use scatterheap_host::{Device, Stream};
 
@@ -30,9 +30,7 @@ pub fn growth_exhaustion_and_recovery(subject: &Subject, device: &Device) {
         assert!(bytes >= before, "{bytes} after {before}");
         before = bytes;
         for block in blocks {
-            resource
-                .deallocate(block, subject.unit, 256, &stream)
-                .expect("handed out");
+            give_back(&resource, block, subject.unit, 256, &stream).expect("handed out");
         }
     }
     // Memory of one size serves any other.
@@ -41,9 +39,7 @@ pub fn growth_exhaustion_and_recovery(subject: &Subject, device: &Device) {
         let block = resource
             .allocate(large, 256, &stream)
             .expect("merged, or given back");
-        resource
-            .deallocate(block, large, 256, &stream)
-            .expect("handed out");
+        give_back(&resource, block, large, 256, &stream).expect("handed out");
     }
     assert_eq!(live(&resource), (0, 0));
 }
@@ -58,18 +54,14 @@ pub fn trimmed_and_dropped_resources_give_their_memory_back(subject: &Subject, d
         .map(|_| resource.allocate(bytes, 256, &stream).expect("memory"))
         .collect();
     for block in blocks.drain(7..) {
-        resource
-            .deallocate(block, bytes, 256, &other)
-            .expect("handed out");
+        give_back(&resource, block, bytes, 256, &other).expect("handed out");
     }
     resource.trim().expect("trimmed");
     assert_eq!(live(&resource), (7, 7 * bytes));
     for block in blocks.drain(3..) {
         fill(&stream, block, bytes, 5);
         assert!(is_intact(&stream, block, bytes, 5));
-        resource
-            .deallocate(block, bytes, 256, &other)
-            .expect("handed out");
+        give_back(&resource, block, bytes, 256, &other).expect("handed out");
     }
     assert_eq!(live(&resource), (3, 3 * bytes));
     drop(resource);

@@ -2,7 +2,7 @@
 
 use crate::suite::capacity::exhaust;
 use crate::suite::kernel::slow_write;
-use crate::suite::table::{Made, Subject, live};
+use crate::suite::table::{Made, Subject, give_back, live};
 use scatterheap_host::resource::{DevicePointer, GrowableBuffer, MemoryResource};
 use scatterheap_host::{Device, Stream};
 
@@ -21,9 +21,7 @@ pub fn memory_is_not_given_back_under_work_that_runs(subject: &Subject, device: 
         })
         .collect();
     for (block, stream) in &blocks[2..] {
-        resource
-            .deallocate(*block, subject.unit, 256, stream)
-            .expect("handed out");
+        give_back(&resource, *block, subject.unit, 256, stream).expect("handed out");
     }
     resource.trim().expect("trimmed");
     for (block, stream) in &blocks[..2] {
@@ -64,16 +62,12 @@ pub fn more_streams_than_a_resource_tells_apart(subject: &Subject, device: &Devi
         if index % 2 == 1 {
             let other = &streams[79 - index];
             let block = blocks.swap_remove(0);
-            resource
-                .deallocate(block, 3000, 256, other)
-                .expect("handed out");
+            give_back(&resource, block, 3000, 256, other).expect("handed out");
         }
     }
     assert_eq!(live(&resource).0, blocks.len() as u64);
     for (block, stream) in blocks.into_iter().zip(&streams) {
-        resource
-            .deallocate(block, 3000, 256, stream)
-            .expect("handed out");
+        give_back(&resource, block, 3000, 256, stream).expect("handed out");
     }
     assert_eq!(live(&resource), (0, 0));
 }
@@ -94,9 +88,7 @@ pub fn a_block_is_not_used_again_before_the_work_on_it_is_done(subject: &Subject
             (fast, slow)
         };
         slow_write(giver, block, 256, 77, 20_000_000);
-        resource
-            .deallocate(block, bytes, 256, giver)
-            .expect("handed out");
+        give_back(&resource, block, bytes, 256, giver).expect("handed out");
         let again = resource.allocate(bytes, 256, taker).expect("there is one");
         // The system's allocator may have another place.
         let may_move = ["DeviceMemory", "DriverPool", "Caching"].contains(&subject.name.as_str());

@@ -2,7 +2,7 @@
 
 use crate::suite::content::{fill, is_intact};
 use crate::suite::random::Random;
-use crate::suite::table::{Made, Resource, Subject, live};
+use crate::suite::table::{Made, Resource, Subject, give_back, live};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use scatterheap_host::resource::{DevicePointer, Error, MemoryResource};
@@ -72,19 +72,17 @@ impl Shadow {
         }
         let (block, bytes, alignment, seed) = self.blocks.swap_remove(index % self.blocks.len());
         assert!(is_intact(stream, block, bytes, seed));
-        resource
-            .deallocate(block, bytes, alignment, stream)
-            .expect("handed out");
+        give_back(resource, block, bytes, alignment, stream).expect("handed out");
         self.freed = Some((block, bytes, alignment));
     }
 
     fn misuse(&self, resource: &Resource, index: usize, stream: &Stream) {
         if let Some((block, bytes, alignment)) = self.freed {
-            let twice = resource.deallocate(block, bytes, alignment, stream);
+            let twice = give_back(resource, block, bytes, alignment, stream);
             assert!(twice.is_err(), "{block} was freed twice");
         }
         if let Some((block, bytes, alignment, _)) = self.blocks.get(index % 16) {
-            let wrong = resource.deallocate(*block, bytes + 1, *alignment, stream);
+            let wrong = give_back(resource, *block, bytes + 1, *alignment, stream);
             assert!(matches!(wrong, Err(Error::WrongSize { .. })), "{wrong:?}");
         }
     }

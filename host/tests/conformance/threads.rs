@@ -2,7 +2,7 @@
 
 use crate::suite::content::{fill, is_intact};
 use crate::suite::random::Random;
-use crate::suite::table::{Made, Resource, Subject, live};
+use crate::suite::table::{Made, Resource, Subject, give_back, live};
 use scatterheap_host::resource::{DevicePointer, MemoryResource};
 use scatterheap_host::{Device, Stream};
 use std::sync::Mutex;
@@ -48,9 +48,7 @@ impl Shared<'_> {
         let (block, bytes, alignment, seed) = exchange.swap_remove(index);
         drop(exchange);
         assert!(is_intact(stream, block, bytes, seed));
-        self.resource
-            .deallocate(block, bytes, alignment, stream)
-            .expect("handed out");
+        give_back(self.resource, block, bytes, alignment, stream).expect("handed out");
     }
 }
 
@@ -86,9 +84,7 @@ pub fn many_threads(subject: &Subject, device: &Device) {
     let bytes = left.iter().map(|(_, bytes, ..)| bytes).sum();
     assert_eq!(live(&resource), (left.len() as u64, bytes));
     for (block, bytes, alignment, _) in left {
-        resource
-            .deallocate(block, bytes, alignment, &streams[0])
-            .expect("handed out");
+        give_back(&resource, block, bytes, alignment, &streams[0]).expect("handed out");
     }
     assert_eq!(live(&resource), (0, 0));
 }

@@ -19,7 +19,8 @@ use crate::device::{Device, MemoryInfo, Stream};
 /// let small = Segments::with_segments_of(large.clone(), 1 << 20);
 /// let memory = BySize::new(32 << 10, small, large)?;
 /// let block = memory.allocate(1000, 256, &stream)?;
-/// memory.deallocate(block, 1000, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { memory.deallocate(block, 1000, 256, &stream) }?;
 /// # Ok::<(), scatterheap_host::resource::Error>(())
 /// ```
 #[derive(Debug)]
@@ -67,7 +68,8 @@ impl<S: MemoryResource, L: MemoryResource> BySize<S, L> {
     }
 }
 
-impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
+// SAFETY: the blocks are those of the resource of their size.
+unsafe impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
     fn device(&self) -> &Device {
         self.large.device()
     }
@@ -101,7 +103,7 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         Ok(block)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -113,7 +115,8 @@ impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L> {
         check_stream(self.device(), stream)?;
         self.ledger.remove(pointer, bytes, alignment)?;
         let resource = self.of(bytes, alignment);
-        let deallocated = resource.deallocate(pointer, bytes, alignment, stream);
+        // SAFETY: as the caller promises.
+        let deallocated = unsafe { resource.deallocate(pointer, bytes, alignment, stream) };
         if deallocated.is_err() {
             // As far as is known the resource has the block still. If it has not, the next attempt is refused there.
             self.ledger.insert(pointer, bytes, alignment)?;

@@ -49,7 +49,8 @@ fn is_for_the_second(error: &Error) -> bool {
         )
 }
 
-impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A, B> {
+// SAFETY: the blocks are those of one of the two, which the ledger tells apart.
+unsafe impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A, B> {
     fn device(&self) -> &Device {
         self.first.device()
     }
@@ -66,7 +67,7 @@ impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A, B> {
         }
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -77,10 +78,12 @@ impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A, B> {
         match self.ledger.remove(pointer, bytes, least) {
             // Not the second's, or not now: its memory may have become the first's.
             Err(Error::ForeignPointer(..)) => {
-                self.first.deallocate(pointer, bytes, alignment, stream)
+                // SAFETY: as the caller promises.
+                unsafe { self.first.deallocate(pointer, bytes, alignment, stream) }
             }
             Err(Error::DoubleFree(..)) => {
-                let error = self.first.deallocate(pointer, bytes, alignment, stream);
+                // SAFETY: as the caller promises.
+                let error = unsafe { self.first.deallocate(pointer, bytes, alignment, stream) };
                 error.map_err(|error| match error {
                     Error::ForeignPointer(pointer, _) => {
                         Error::DoubleFree(pointer, self.ledger.resource())
@@ -90,7 +93,9 @@ impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A, B> {
             }
             Err(error) => Err(error),
             Ok(()) => {
-                let deallocated = self.second.deallocate(pointer, bytes, alignment, stream);
+                // SAFETY: as the caller promises.
+                let deallocated =
+                    unsafe { self.second.deallocate(pointer, bytes, alignment, stream) };
                 if deallocated.is_err() {
                     // It still has it: a stream of another device, for one.
                     self.ledger.insert(pointer, bytes, least)?;

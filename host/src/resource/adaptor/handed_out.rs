@@ -23,7 +23,11 @@ impl HandedOut {
     }
 
     /// Gives a block back to the upstream; whether the adaptor had handed it out.
-    pub fn deallocate(
+    ///
+    /// # Safety
+    ///
+    /// As for [`MemoryResource::deallocate`] of the upstream.
+    pub unsafe fn deallocate(
         &self,
         upstream: &impl MemoryResource,
         pointer: DevicePointer,
@@ -34,7 +38,8 @@ impl HandedOut {
         // Before the call, as another thread may get the same block right after it.
         let least = alignment.max(DEFAULT_ALIGNMENT);
         let is_own = self.0.remove(pointer, bytes, least).is_ok();
-        let deallocated = upstream.deallocate(pointer, bytes, alignment, stream);
+        // SAFETY: as the caller promises.
+        let deallocated = unsafe { upstream.deallocate(pointer, bytes, alignment, stream) };
         if is_own && deallocated.is_err() {
             self.0.insert(pointer, bytes, least)?;
         }

@@ -50,7 +50,8 @@ impl<U: MemoryResource> Limiting<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Limiting<U> {
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U: MemoryResource> MemoryResource for Limiting<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -76,7 +77,7 @@ impl<U: MemoryResource> MemoryResource for Limiting<U> {
         allocated
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -84,7 +85,8 @@ impl<U: MemoryResource> MemoryResource for Limiting<U> {
         stream: &Stream,
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
-        if blocks.deallocate(upstream, pointer, bytes, alignment, stream)? {
+        // SAFETY: as the caller promises.
+        if unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) }? {
             self.used.fetch_sub(size(bytes), Ordering::Relaxed);
         }
         Ok(())

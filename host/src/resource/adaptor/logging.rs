@@ -123,7 +123,8 @@ impl<U, W: Write> Drop for Logging<U, W> {
     }
 }
 
-impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -143,7 +144,7 @@ impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -151,8 +152,8 @@ impl<U: MemoryResource, W: Write + Send> MemoryResource for Logging<U, W> {
         stream: &Stream,
     ) -> Result<()> {
         let mut log = self.log();
-        self.upstream
-            .deallocate(pointer, bytes, alignment, stream)?;
+        // SAFETY: as the caller promises.
+        unsafe { self.upstream.deallocate(pointer, bytes, alignment, stream) }?;
         if let Some(log) = &mut log
             && let Some(number) = log.blocks.remove(&pointer)
         {

@@ -31,7 +31,8 @@ where
     }
 }
 
-impl<U, F> MemoryResource for OnFailure<U, F>
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U, F> MemoryResource for OnFailure<U, F>
 where
     U: MemoryResource,
     F: Fn(u64) -> bool + Send + Sync,
@@ -49,14 +50,15 @@ where
         }
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
         alignment: u64,
         stream: &Stream,
     ) -> Result<()> {
-        self.upstream.deallocate(pointer, bytes, alignment, stream)
+        // SAFETY: as the caller promises.
+        unsafe { self.upstream.deallocate(pointer, bytes, alignment, stream) }
     }
 
     fn live(&self) -> Live {

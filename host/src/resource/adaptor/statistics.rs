@@ -83,7 +83,8 @@ impl<U: MemoryResource> Statistics<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Statistics<U> {
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U: MemoryResource> MemoryResource for Statistics<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -106,7 +107,7 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
         allocated
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -114,7 +115,8 @@ impl<U: MemoryResource> MemoryResource for Statistics<U> {
         stream: &Stream,
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
-        let deallocated = blocks.deallocate(upstream, pointer, bytes, alignment, stream);
+        // SAFETY: as the caller promises.
+        let deallocated = unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) };
         let own = self.threads.own();
         match &deallocated {
             Ok(_) => own.deallocations.fetch_add(1, Ordering::Relaxed),

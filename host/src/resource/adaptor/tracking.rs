@@ -72,7 +72,8 @@ impl<U: MemoryResource> Tracking<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Tracking<U> {
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U: MemoryResource> MemoryResource for Tracking<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -96,7 +97,7 @@ impl<U: MemoryResource> MemoryResource for Tracking<U> {
         Ok(pointer)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -105,7 +106,8 @@ impl<U: MemoryResource> MemoryResource for Tracking<U> {
     ) -> Result<()> {
         // Before the call, as another thread may get the same block right after it.
         let allocation = self.state.lock().blocks.remove(&pointer);
-        let deallocated = self.upstream.deallocate(pointer, bytes, alignment, stream);
+        // SAFETY: as the caller promises.
+        let deallocated = unsafe { self.upstream.deallocate(pointer, bytes, alignment, stream) };
         if let (Err(_), Some(allocation)) = (&deallocated, allocation) {
             self.state.lock().blocks.insert(pointer, allocation);
         }

@@ -27,7 +27,8 @@ use std::task::{Context, Poll, Waker};
 /// let stream = Stream::new(&device)?;
 /// let memory = Waiting::new(Limiting::new(DeviceMemory::new(&device), 1 << 20));
 /// let block = memory.allocate_async(1 << 20, 256, &stream).await?;
-/// memory.deallocate(block, 1 << 20, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { memory.deallocate(block, 1 << 20, 256, &stream) }?;
 /// # Ok(())
 /// # }
 /// ```
@@ -141,7 +142,8 @@ impl<U: MemoryResource> Waiting<U> {
     }
 }
 
-impl<U: MemoryResource> MemoryResource for Waiting<U> {
+// SAFETY: the blocks are those of the upstream.
+unsafe impl<U: MemoryResource> MemoryResource for Waiting<U> {
     fn device(&self) -> &Device {
         self.upstream.device()
     }
@@ -161,7 +163,7 @@ impl<U: MemoryResource> MemoryResource for Waiting<U> {
         allocated
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -169,7 +171,8 @@ impl<U: MemoryResource> MemoryResource for Waiting<U> {
         stream: &Stream,
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
-        if blocks.deallocate(upstream, pointer, bytes, alignment, stream)? {
+        // SAFETY: as the caller promises.
+        if unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) }? {
             self.busy.fetch_sub(1, Ordering::Relaxed);
         }
         self.wake();

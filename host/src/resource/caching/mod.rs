@@ -61,7 +61,8 @@ const BYTES_PER_THREAD: u64 = 256 << 20;
 /// let stream = Stream::new(&device)?;
 /// let memory = Caching::of(&device);
 /// let block = memory.allocate(1 << 20, 256, &stream)?;
-/// memory.deallocate(block, 1 << 20, 256, &stream)?;
+/// // SAFETY: nothing uses it.
+/// unsafe { memory.deallocate(block, 1 << 20, 256, &stream) }?;
 /// assert_eq!(memory.allocate(1 << 20, 256, &stream)?, block);
 /// assert_eq!(memory.usage().hits, 1);
 /// # Ok::<(), scatterheap_host::resource::Error>(())
@@ -303,14 +304,20 @@ impl<U: MemoryResource> Caching<U> {
         for batch in batches {
             for block in batch.blocks {
                 let size = bytes_of(batch.class);
-                self.return_one(block, (size, DEFAULT_ALIGNMENT), &batch.stream)?;
+                // SAFETY: free, and taken out of where it was kept.
+                unsafe { self.return_one(block, (size, DEFAULT_ALIGNMENT), &batch.stream) }?;
                 bytes += size;
             }
         }
         Ok(bytes)
     }
 
-    fn return_one(
+    /// Gives a block back to the upstream.
+    ///
+    /// # Safety
+    ///
+    /// The upstream handed it out, with these bytes, and it is neither kept nor used by anybody but for work of the stream.
+    unsafe fn return_one(
         &self,
         block: DevicePointer,
         (bytes, alignment): (u64, u64),
@@ -318,7 +325,8 @@ impl<U: MemoryResource> Caching<U> {
     ) -> Result<()> {
         // Relaxed: as in `request`.
         self.held.fetch_sub(bytes, Ordering::Relaxed);
-        self.upstream.deallocate(block, bytes, alignment, stream)
+        // SAFETY: as the caller promises.
+        unsafe { self.upstream.deallocate(block, bytes, alignment, stream) }
     }
 
     /// Gets blocks from the upstream in advance: so many of so many bytes each, for work on `stream`.
@@ -364,7 +372,8 @@ impl<U: MemoryResource> Caching<U> {
                 Ok(block) => blocks.push(block),
                 Err(error) => {
                     for block in blocks {
-                        self.deallocate(block, bytes, alignment, stream)?;
+                        // SAFETY: just allocated, and nobody has it yet.
+                        unsafe { self.deallocate(block, bytes, alignment, stream) }?;
                     }
                     return Err(error);
                 }
@@ -398,7 +407,8 @@ fn beyond(of: usize, class: usize) -> u8 {
     u8::try_from(of - class).unwrap_or(u8::MAX)
 }
 
-impl<U: MemoryResource> MemoryResource for Caching<U> {
+// SAFETY: the blocks are those of the upstream, and nobody keeps one while it is handed out.
+unsafe impl<U: MemoryResource> MemoryResource for Caching<U> {
     #[inline]
     fn device(&self) -> &Device {
         &self.device
@@ -426,7 +436,7 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
     }
 
     #[inline]
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
@@ -444,7 +454,8 @@ impl<U: MemoryResource> MemoryResource for Caching<U> {
                 self.keep(pointer, class + usize::from(beyond), stream);
                 Ok(())
             }
-            None => self.return_one(pointer, (bytes, alignment), stream),
+            // SAFETY: the ledger says that it was handed out, and is not kept; else as the caller promises.
+            None => unsafe { self.return_one(pointer, (bytes, alignment), stream) },
         }
     }
 
@@ -477,8 +488,8 @@ impl<U: MemoryResource> Drop for Caching<U> {
         for (block, (bytes, alignment), beyond) in left {
             let class = self.class(bytes, alignment);
             let bytes = class.map_or(bytes, |class| bytes_of(class + usize::from(beyond)));
-            // An error has nobody to go to.
-            let _failed = self.return_one(block, (bytes, alignment), &stream);
+            // SAFETY: handed out, so it is not kept, and nobody uses it when the cache is dropped. An error has nobody to go to.
+            let _failed = unsafe { self.return_one(block, (bytes, alignment), &stream) };
         }
         let _failed = self.give_back();
     }

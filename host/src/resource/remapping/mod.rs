@@ -56,7 +56,8 @@ const MOST_STALE: usize = 64;
 ///     .map(|_| memory.allocate(2 << 20, 256, &stream))
 ///     .collect::<Result<_, _>>()?;
 /// for block in blocks.into_iter().step_by(2) {
-///     memory.deallocate(block, 2 << 20, 256, &stream)?;
+///     // SAFETY: nothing uses it.
+///     unsafe { memory.deallocate(block, 2 << 20, 256, &stream) }?;
 /// }
 /// // Every other granule is free, and together they are enough.
 /// memory.allocate(8 << 20, 256, &stream)?;
@@ -418,7 +419,8 @@ impl Remapping {
     }
 }
 
-impl MemoryResource for Remapping {
+// SAFETY: a block is within what is mapped, and its pieces are not free while it is handed out.
+unsafe impl MemoryResource for Remapping {
     fn device(&self) -> &Device {
         &self.device
     }
@@ -437,7 +439,7 @@ impl MemoryResource for Remapping {
         self.allocate_in((bytes, alignment), stream, false)
     }
 
-    fn deallocate(
+    unsafe fn deallocate(
         &self,
         pointer: DevicePointer,
         bytes: u64,
