@@ -189,6 +189,32 @@ impl DriverPool {
         }
     }
 
+    /// Takes a block back that `give_back` gives to the pool, by where it begins there. If that fails, nothing changes.
+    fn take_back(
+        &self,
+        pointer: DevicePointer,
+        (bytes, alignment): (u64, u64),
+        give_back: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
+        self.ledger.remove(pointer, bytes, alignment)?;
+        // Before the call, as another thread may get the same block right after it.
+        let begin = if alignment == DEFAULT_ALIGNMENT {
+            None
+        } else {
+            self.begins.lock().remove(&pointer)
+        };
+        let given = give_back(begin.unwrap_or(pointer.address()));
+        if let Err(error) = &given
+            && !error.is_of_a_block_that_is_gone()
+        {
+            if let Some(begin) = begin {
+                self.begins.lock().insert(pointer, begin);
+            }
+            self.ledger.restore(pointer, (bytes, alignment), 0, error);
+        }
+        given
+    }
+
     /// Gives a block back to the pool.
     ///
     /// # Safety
@@ -238,12 +264,9 @@ impl Emulated {
     ///
     /// As for [`DriverPool::give_back`].
     unsafe fn give_back(&self, address: u64, stream: &Stream) -> Result<()> {
-        let (bytes, threshold) = {
-            let mut numbers = self.numbers.lock();
-            let bytes = numbers.blocks.remove(&address).unwrap_or_default();
-            numbers.used -= rounded(bytes);
-            (bytes, numbers.threshold)
-        };
+        // Held until the numbers are right again, as another thread may get the same block right after this.
+        let mut numbers = self.numbers.lock();
+        let bytes = numbers.blocks.get(&address).copied().unwrap_or_default();
         if let Some(block) = DevicePointer::new(address) {
             // SAFETY: as the caller promises.
             unsafe {
@@ -251,7 +274,13 @@ impl Emulated {
                     .deallocate(block, bytes, DEFAULT_ALIGNMENT, stream)
             }?;
         }
-        self.memory.trim_to(threshold).map(|_| ())
+        numbers.blocks.remove(&address);
+        numbers.used -= rounded(bytes);
+        let threshold = numbers.threshold;
+        drop(numbers);
+        // The block is back, whatever becomes of this: what stays reserved is looked at again with the next one.
+        let _failed = self.memory.trim_to(threshold);
+        Ok(())
     }
 
     fn statistics(&self) -> PoolStatistics {
@@ -300,14 +329,10 @@ unsafe impl MemoryResource for DriverPool {
     ) -> Result<()> {
         let alignment = check(self.ledger.resource(), bytes, alignment)?;
         check_stream(&self.device, stream)?;
-        self.ledger.remove(pointer, bytes, alignment)?;
-        let begin = if alignment == DEFAULT_ALIGNMENT {
-            None
-        } else {
-            self.begins.lock().remove(&pointer)
-        };
-        // SAFETY: the ledger says that it is handed out, once; else as the caller promises.
-        unsafe { self.give_back(begin.unwrap_or(pointer.address()), stream) }
+        self.take_back(pointer, (bytes, alignment), |begin| {
+            // SAFETY: the ledger says that it is handed out, once; else as the caller promises.
+            unsafe { self.give_back(begin, stream) }
+        })
     }
 
     fn live(&self) -> Live {
@@ -336,6 +361,35 @@ impl Drop for DriverPool {
             // The driver keeps a pool that has blocks. An error has nobody to go to.
             // SAFETY: nobody uses its blocks when the pool is dropped, and their work is done.
             let _failed = unsafe { self.deallocate(block, bytes, alignment, &stream) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::refusing::{is_refused, refusal};
+    use super::*;
+
+    #[test]
+    fn a_block_that_the_driver_refuses_is_handed_out_still() {
+        let device = Device::cpu();
+        let stream = Stream::new(&device).expect("a stream");
+        let pool = DriverPool::new(&device).expect("a pool");
+        for alignment in [256, 1 << 20] {
+            let block = pool.allocate(1000, alignment, &stream).expect("memory");
+            let begin = pool.begins.lock().get(&block).copied();
+            let refused = pool.take_back(block, (1000, alignment), |_| Err(refusal()));
+            assert!(is_refused(&refused), "{refused:?}");
+            assert_eq!(pool.live().bytes, 1000);
+            assert_eq!(pool.begins.lock().get(&block).copied(), begin);
+            // SAFETY: nothing uses it.
+            let freed = unsafe { pool.deallocate(block, 1000, alignment, &stream) };
+            freed.expect("handed out still");
+            assert_eq!(
+                (pool.live(), pool.begins.lock().len()),
+                (Live::default(), 0)
+            );
+            assert_eq!(pool.statistics().expect("numbers").used, 0);
         }
     }
 }

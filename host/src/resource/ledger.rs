@@ -243,6 +243,28 @@ impl Ledger {
         }
     }
 
+    /// After a [removal](Self::remove_noted) whose block was refused with an error where it should have gone: takes note that
+    /// it is handed out still. Not if the error says that it is gone, or another one is there by now. Whether it is handed
+    /// out still.
+    #[cold]
+    pub fn restore(
+        &self,
+        pointer: DevicePointer,
+        (bytes, alignment): (u64, u64),
+        note: u8,
+        error: &Error,
+    ) -> bool {
+        if error.is_of_a_block_that_is_gone() {
+            return false;
+        }
+        let noted = word_of(bytes, alignment) | u64::from(note) << NOTE;
+        // Relaxed: as in `insert_noted`.
+        let restore = |word: &AtomicU64| {
+            word.compare_exchange(FREED, noted, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        self.word(pointer).is_some_and(|word| restore(word).is_ok())
+    }
+
     #[cold]
     fn misuse(&self, pointer: DevicePointer, given: (u64, u64), found: u64) -> Error {
         match read(found) {
@@ -392,6 +414,24 @@ mod tests {
             let distinct: std::collections::BTreeSet<_> = lines.collect();
             assert_eq!(distinct.len(), blocks, "at a distance of {stride}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_is_handed_out_still() {
+        let ledger = Ledger::new("a test");
+        let block = pointer(0x10_0000);
+        let (refused, gone) = (Error::ZeroBytes, Error::DoubleFree(block, "a test"));
+        ledger.insert_noted(block, (1000, 256), 3).expect("a place");
+        let remove = || ledger.remove_noted(block, 1000, 256);
+        assert_eq!(remove().expect("handed out"), 3);
+        assert!(ledger.restore(block, (1000, 256), 3, &refused));
+        assert_eq!(remove().expect("handed out"), 3);
+        assert!(!ledger.restore(block, (1000, 256), 3, &gone));
+        assert!(matches!(remove(), Err(Error::DoubleFree(..))));
+        // Another one got a block there.
+        ledger.insert(block, 512, 256).expect("a place");
+        assert!(!ledger.restore(block, (1000, 256), 3, &refused));
+        ledger.remove(block, 512, 256).expect("handed out");
     }
 
     #[test]

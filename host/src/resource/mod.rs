@@ -58,6 +58,8 @@ mod order;
 mod owned;
 mod per_device;
 mod pieces;
+#[cfg(test)]
+mod refusing;
 mod remapping;
 mod request;
 mod segments;

@@ -89,21 +89,32 @@ impl<U: MemoryResource> Segments<U> {
         self.upstream.allocate(bytes, SEGMENT_ALIGNMENT, stream)
     }
 
-    /// Gives empty segments back to the upstream; their bytes.
+    /// Gives empty segments back to the upstream; their bytes. Those that it refuses stay, and the first error is given
+    /// when all others are back.
     fn give_back(&self, pieces: &mut Pieces) -> Result<u64> {
         let stream = Stream::default_of(self.upstream.device());
-        let mut given = 0;
+        let (mut given, mut first) = (0, Ok(()));
         for (address, bytes) in pieces.remove_empty()? {
-            if let Some(pointer) = DevicePointer::new(address) {
-                // SAFETY: a segment of which nothing is handed out, and all work on it is done.
-                unsafe {
-                    self.upstream
-                        .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)
-                }?;
+            let Some(pointer) = DevicePointer::new(address) else {
+                continue;
+            };
+            // SAFETY: a segment of which nothing is handed out, and all work on it is done.
+            let returned = unsafe {
+                self.upstream
+                    .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)
+            };
+            let Err(error) = returned else {
                 given += bytes;
+                continue;
+            };
+            if !error.is_of_a_block_that_is_gone() {
+                pieces.add_segment(address, bytes, &stream);
+            }
+            if first.is_ok() {
+                first = Err(error);
             }
         }
-        Ok(given)
+        first.map(|()| given)
     }
 }
 
@@ -179,8 +190,10 @@ unsafe impl<U: MemoryResource> MemoryResource for Segments<U> {
 
     /// Gives segments back of which nothing is handed out, and trims the upstream.
     fn trim(&self) -> Result<u64> {
-        let given = self.give_back(&mut self.pieces.lock())?;
-        Ok(given.max(self.upstream.trim()?))
+        let given = self.give_back(&mut self.pieces.lock());
+        // Also below where something was refused.
+        let below = self.upstream.trim();
+        Ok(given?.max(below?))
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
@@ -210,6 +223,7 @@ impl<U: MemoryResource> Drop for Segments<U> {
 mod tests {
     use super::*;
     use crate::resource::DeviceMemory;
+    use crate::resource::refusing::{Refusing, is_refused, refusal};
 
     fn segments() -> (Segments<DeviceMemory>, Stream) {
         let device = Device::cpu();
@@ -270,6 +284,36 @@ mod tests {
         }
         assert_eq!(segments.trim().expect("trimmed"), 1 << 20);
         assert_eq!(segments.fragmentation(), Fragmentation::default());
+    }
+
+    #[test]
+    fn segments_that_the_upstream_refuses_stay() {
+        let device = Device::cpu();
+        let stream = Stream::new(&device).expect("a stream");
+        let segments = Segments::with_segments_of(Refusing::new(&device), 1 << 20);
+        let blocks = [(); 3].map(|()| {
+            let block = segments.allocate(1 << 20, 256, &stream);
+            block.expect("memory")
+        });
+        for block in blocks {
+            // SAFETY: nothing uses it.
+            let freed = unsafe { segments.deallocate(block, 1 << 20, 256, &stream) };
+            freed.expect("handed out");
+        }
+        segments.upstream.next([Some(refusal())]);
+        assert!(is_refused(&segments.trim()));
+        let found = segments.fragmentation();
+        assert_eq!((found.reserved, found.free), (1 << 20, 1 << 20));
+        assert_eq!(segments.upstream.live().bytes, 1 << 20);
+        let again = segments.allocate(1 << 20, 256, &stream);
+        let again = again.expect("it is there still");
+        assert!(blocks.contains(&again));
+        assert_eq!(segments.upstream.live().bytes, 1 << 20);
+        // SAFETY: nothing uses it.
+        let freed = unsafe { segments.deallocate(again, 1 << 20, 256, &stream) };
+        freed.expect("handed out");
+        assert_eq!(segments.trim().expect("taken"), 1 << 20);
+        assert_eq!(segments.upstream.live(), Live::default());
     }
 
     #[test]

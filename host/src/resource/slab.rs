@@ -91,6 +91,26 @@ impl<U: MemoryResource> Slab<U> {
         }
     }
 
+    /// Gives empty slabs of a class back to the upstream; their bytes. Those that it refuses stay, and the first error is
+    /// given when all others are back.
+    fn give_back_empty(&self, blocks: &mut Blocks) -> Result<u64> {
+        let (mut bytes, mut first) = (0, Ok(()));
+        for slab in blocks.remove_empty()? {
+            // SAFETY: none of its blocks is handed out, and all work on them is done.
+            let Err(error) = (unsafe { self.give_back(slab) }) else {
+                bytes += slab.bytes;
+                continue;
+            };
+            if !error.is_of_a_block_that_is_gone() {
+                blocks.add(slab, &Stream::default_of(self.device()));
+            }
+            if first.is_ok() {
+                first = Err(error);
+            }
+        }
+        first.map(|()| bytes)
+    }
+
     /// Gives a slab back to the upstream.
     ///
     /// # Safety
@@ -145,15 +165,18 @@ unsafe impl<U: MemoryResource> MemoryResource for Slab<U> {
 
     /// Gives slabs back of which no block is handed out, and trims the upstream.
     fn trim(&self) -> Result<u64> {
-        let mut bytes = 0;
+        let (mut bytes, mut first) = (0, Ok(()));
         for class in &self.classes {
-            for slab in class.lock().remove_empty()? {
-                // SAFETY: none of its blocks is handed out, and all work on them is done.
-                unsafe { self.give_back(slab) }?;
-                bytes += slab.bytes;
+            match self.give_back_empty(&mut class.lock()) {
+                Ok(given) => bytes += given,
+                Err(error) if first.is_ok() => first = Err(error),
+                Err(_) => (),
             }
         }
-        Ok(bytes.max(self.upstream.trim()?))
+        // Also below where something was refused.
+        let below = self.upstream.trim();
+        first?;
+        Ok(bytes.max(below?))
     }
 }
 
@@ -166,5 +189,52 @@ impl<U: MemoryResource> Drop for Slab<U> {
                 let _failed = unsafe { self.give_back(slab) };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::refusing::{Refusing, is_refused, refusal};
+    use super::*;
+
+    #[test]
+    fn slabs_that_the_upstream_refuses_stay() {
+        let device = Device::cpu();
+        let stream = Stream::new(&device).expect("a stream");
+        let slab = Slab::new(Refusing::new(&device));
+        let bytes = [256, 1 << 10, MOST];
+        let blocks =
+            bytes.map(|bytes| (slab.allocate(bytes, 256, &stream).expect("memory"), bytes));
+        for (block, bytes) in blocks {
+            // SAFETY: nothing uses it.
+            let freed = unsafe { slab.deallocate(block, bytes, 256, &stream) };
+            freed.expect("handed out");
+        }
+        slab.upstream.next([Some(refusal())]);
+        assert!(is_refused(&slab.trim()));
+        assert_eq!(
+            slab.upstream.live().bytes,
+            SLAB_BYTES,
+            "all others are back"
+        );
+        for _ in 0..SLAB_BYTES / 256 {
+            slab.allocate(256, 256, &stream).expect("there still");
+        }
+        assert_eq!(slab.upstream.live().bytes, SLAB_BYTES);
+    }
+
+    #[test]
+    fn a_trim_after_one_that_was_refused_gives_all_back() {
+        let device = Device::cpu();
+        let stream = Stream::new(&device).expect("a stream");
+        let slab = Slab::new(Refusing::new(&device));
+        let block = slab.allocate(256, 256, &stream).expect("memory");
+        // SAFETY: nothing uses it.
+        unsafe { slab.deallocate(block, 256, 256, &stream) }.expect("handed out");
+        slab.upstream.next([Some(refusal()), Some(refusal())]);
+        assert!(is_refused(&slab.trim()));
+        assert!(is_refused(&slab.trim()));
+        assert_eq!(slab.trim().expect("taken"), SLAB_BYTES);
+        assert_eq!(slab.upstream.live(), Live::default());
     }
 }

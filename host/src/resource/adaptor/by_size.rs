@@ -117,9 +117,8 @@ unsafe impl<S: MemoryResource, L: MemoryResource> MemoryResource for BySize<S, L
         let resource = self.of(bytes, alignment);
         // SAFETY: as the caller promises.
         let deallocated = unsafe { resource.deallocate(pointer, bytes, alignment, stream) };
-        if deallocated.is_err() {
-            // As far as is known the resource has the block still. If it has not, the next attempt is refused there.
-            self.ledger.insert(pointer, bytes, alignment)?;
+        if let Err(error) = &deallocated {
+            self.ledger.restore(pointer, (bytes, alignment), 0, error);
         }
         deallocated
     }

@@ -96,9 +96,9 @@ unsafe impl<A: MemoryResource, B: MemoryResource> MemoryResource for Fallback<A,
                 // SAFETY: as the caller promises.
                 let deallocated =
                     unsafe { self.second.deallocate(pointer, bytes, alignment, stream) };
-                if deallocated.is_err() {
+                if let Err(error) = &deallocated {
                     // It still has it: a stream of another device, for one.
-                    self.ledger.insert(pointer, bytes, least)?;
+                    self.ledger.restore(pointer, (bytes, least), 0, error);
                 }
                 deallocated
             }

@@ -24,6 +24,8 @@ mod classes;
 mod share;
 mod shelf;
 mod stocked;
+#[cfg(test)]
+mod tests;
 mod thread_cache;
 
 pub use builder::CachingBuilder;
@@ -154,11 +156,13 @@ impl<U: MemoryResource> Caching<U> {
         }
         own.0.lock().misses += 1;
         if let Some(found) = self.find_shelf(own, class) {
-            match self.fetch_from_shelf(found, stream)? {
-                Some(block) => return Ok((block, found)),
-                // Another thread was faster.
-                None => own.0.lock().allowance += waste(class, found - class),
+            let fetched = self.fetch_from_shelf(found, stream);
+            if let Ok(Some(block)) = fetched {
+                return Ok((block, found));
             }
+            // The device failed, or another thread was faster.
+            own.0.lock().allowance += waste(class, found - class);
+            fetched?;
         }
         let block = self.request(bytes_of(class), DEFAULT_ALIGNMENT, stream)?;
         Ok((block, class))
@@ -298,21 +302,35 @@ impl<U: MemoryResource> Caching<U> {
         self.return_all(self.drain())
     }
 
-    /// Gives blocks back to the upstream; their bytes.
+    /// Gives blocks back to the upstream; their bytes. What it refuses goes on the shelves, and the first error is
+    /// given when all others are back.
     fn return_all(&self, batches: Vec<Batch>) -> Result<u64> {
-        let mut bytes = 0;
-        for batch in batches {
-            for block in batch.blocks {
-                let size = bytes_of(batch.class);
+        let (mut bytes, mut first) = (0, Ok(()));
+        for mut batch in batches {
+            let size = bytes_of(batch.class);
+            batch.blocks.retain(|block| {
                 // SAFETY: free, and taken out of where it was kept.
-                unsafe { self.return_one(block, (size, DEFAULT_ALIGNMENT), &batch.stream) }?;
-                bytes += size;
+                let returned =
+                    unsafe { self.return_one(*block, (size, DEFAULT_ALIGNMENT), &batch.stream) };
+                let Err(error) = returned else {
+                    bytes += size;
+                    return false;
+                };
+                let is_gone = error.is_of_a_block_that_is_gone();
+                if first.is_ok() {
+                    first = Err(error);
+                }
+                !is_gone
+            });
+            if !batch.blocks.is_empty() {
+                self.put_on_shelf(batch.class, batch.blocks, &batch.stream);
             }
         }
-        Ok(bytes)
+        first.map(|()| bytes)
     }
 
-    /// Gives a block back to the upstream.
+    /// Gives a block back to the upstream. If that fails, the upstream has handed it out still, unless the error says that it
+    /// is gone.
     ///
     /// # Safety
     ///
@@ -323,10 +341,37 @@ impl<U: MemoryResource> Caching<U> {
         (bytes, alignment): (u64, u64),
         stream: &Stream,
     ) -> Result<()> {
-        // Relaxed: as in `request`.
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
         // SAFETY: as the caller promises.
-        unsafe { self.upstream.deallocate(block, bytes, alignment, stream) }
+        let returned = unsafe { self.upstream.deallocate(block, bytes, alignment, stream) };
+        let is_back = match &returned {
+            Ok(()) => true,
+            Err(error) => error.is_of_a_block_that_is_gone(),
+        };
+        if is_back {
+            // Relaxed: as in `request`.
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        returned
+    }
+
+    /// Gives a block back that is not kept, and that the ledger has no more.
+    ///
+    /// # Safety
+    ///
+    /// As for [`return_one`](Self::return_one).
+    #[inline(never)]
+    unsafe fn return_past(
+        &self,
+        block: DevicePointer,
+        given: (u64, u64),
+        stream: &Stream,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        let returned = unsafe { self.return_one(block, given, stream) };
+        if let Err(error) = &returned {
+            self.ledger.restore(block, given, 0, error);
+        }
+        returned
     }
 
     /// Gets blocks from the upstream in advance: so many of so many bytes each, for work on `stream`.
@@ -358,7 +403,8 @@ impl<U: MemoryResource> Caching<U> {
     ///
     /// # Errors
     ///
-    /// As for [`allocate`](MemoryResource::allocate).
+    /// As for [`allocate`](MemoryResource::allocate). Blocks that are too large to be kept, and that the upstream then does
+    /// not take back, stay handed out until the cache is dropped.
     pub fn allocate_batch(
         &self,
         count: usize,
@@ -372,8 +418,8 @@ impl<U: MemoryResource> Caching<U> {
                 Ok(block) => blocks.push(block),
                 Err(error) => {
                     for block in blocks {
-                        // SAFETY: just allocated, and nobody has it yet.
-                        unsafe { self.deallocate(block, bytes, alignment, stream) }?;
+                        // SAFETY: just allocated, and nobody has it yet. The first error is that which is given.
+                        let _failed = unsafe { self.deallocate(block, bytes, alignment, stream) };
                     }
                     return Err(error);
                 }
@@ -455,7 +501,7 @@ unsafe impl<U: MemoryResource> MemoryResource for Caching<U> {
                 Ok(())
             }
             // SAFETY: the ledger says that it was handed out, and is not kept; else as the caller promises.
-            None => unsafe { self.return_one(pointer, (bytes, alignment), stream) },
+            None => unsafe { self.return_past(pointer, (bytes, alignment), stream) },
         }
     }
 
@@ -466,8 +512,9 @@ unsafe impl<U: MemoryResource> MemoryResource for Caching<U> {
     /// Gives everything that is kept back to the upstream, and trims that.
     fn trim(&self) -> Result<u64> {
         let _alone = self.moving.write();
-        let given = self.give_back()?;
-        Ok(given.max(self.upstream.trim()?))
+        // Also below where something was refused.
+        let (given, below) = (self.give_back(), self.upstream.trim());
+        Ok(given?.max(below?))
     }
 
     fn memory(&self) -> Result<MemoryInfo> {
