@@ -22,7 +22,9 @@ impl HandedOut {
             .insert(pointer, bytes, alignment.max(DEFAULT_ALIGNMENT))
     }
 
-    /// Gives a block back to the upstream; whether the adaptor had handed it out.
+    /// Gives a block back to the upstream: whether the adaptor had handed it out and it is gone now, so that it counts no
+    /// more, and what the upstream said. It is gone too where another thread gave it back between: that found no entry, so
+    /// whoever took the entry out counts it.
     ///
     /// # Safety
     ///
@@ -34,15 +36,16 @@ impl HandedOut {
         bytes: u64,
         alignment: u64,
         stream: &Stream,
-    ) -> Result<bool> {
+    ) -> (bool, Result<()>) {
         // Before the call, as another thread may get the same block right after it.
         let least = alignment.max(DEFAULT_ALIGNMENT);
         let is_own = self.0.remove(pointer, bytes, least).is_ok();
         // SAFETY: as the caller promises.
         let deallocated = unsafe { upstream.deallocate(pointer, bytes, alignment, stream) };
-        if is_own && deallocated.is_err() {
-            self.0.insert(pointer, bytes, least)?;
-        }
-        deallocated.map(|()| is_own)
+        let is_there = match &deallocated {
+            Err(error) if is_own => self.0.restore(pointer, (bytes, least), 0, error),
+            _ => false,
+        };
+        (is_own && !is_there, deallocated)
     }
 }

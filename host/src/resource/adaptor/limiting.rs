@@ -86,10 +86,12 @@ unsafe impl<U: MemoryResource> MemoryResource for Limiting<U> {
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
         // SAFETY: as the caller promises.
-        if unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) }? {
+        let (is_gone, deallocated) =
+            unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) };
+        if is_gone {
             self.used.fetch_sub(size(bytes), Ordering::Relaxed);
         }
-        Ok(())
+        deallocated
     }
 
     fn live(&self) -> Live {

@@ -116,16 +116,17 @@ unsafe impl<U: MemoryResource> MemoryResource for Statistics<U> {
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
         // SAFETY: as the caller promises.
-        let deallocated = unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) };
+        let (is_gone, deallocated) =
+            unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) };
         let own = self.threads.own();
         match &deallocated {
-            Ok(_) => own.deallocations.fetch_add(1, Ordering::Relaxed),
+            Ok(()) => own.deallocations.fetch_add(1, Ordering::Relaxed),
             Err(_) => own.failures.fetch_add(1, Ordering::Relaxed),
         };
-        if deallocated? {
+        if is_gone {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        Ok(())
+        deallocated
     }
 
     fn live(&self) -> Live {

@@ -108,8 +108,12 @@ unsafe impl<U: MemoryResource> MemoryResource for Tracking<U> {
         let allocation = self.state.lock().blocks.remove(&pointer);
         // SAFETY: as the caller promises.
         let deallocated = unsafe { self.upstream.deallocate(pointer, bytes, alignment, stream) };
-        if let (Err(_), Some(allocation)) = (&deallocated, allocation) {
-            self.state.lock().blocks.insert(pointer, allocation);
+        if let (Err(error), Some(allocation)) = (&deallocated, allocation)
+            && !error.is_of_a_block_that_is_gone()
+        {
+            // If there is one by now, it is another thread's.
+            let mut state = self.state.lock();
+            state.blocks.entry(pointer).or_insert(allocation);
         }
         deallocated
     }

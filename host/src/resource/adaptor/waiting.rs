@@ -172,11 +172,16 @@ unsafe impl<U: MemoryResource> MemoryResource for Waiting<U> {
     ) -> Result<()> {
         let (blocks, upstream) = (&self.handed_out, &self.upstream);
         // SAFETY: as the caller promises.
-        if unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) }? {
+        let (is_gone, deallocated) =
+            unsafe { blocks.deallocate(upstream, pointer, bytes, alignment, stream) };
+        if is_gone {
             self.busy.fetch_sub(1, Ordering::Relaxed);
         }
-        self.wake();
-        Ok(())
+        // Also of one that another thread gave back: who waits may do so for nothing now.
+        if is_gone || deallocated.is_ok() {
+            self.wake();
+        }
+        deallocated
     }
 
     fn live(&self) -> Live {
