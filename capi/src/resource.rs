@@ -153,7 +153,12 @@ impl Resource {
                 // SAFETY: as the caller promises.
                 Ok(unsafe { memory.deallocate(pointer, bytes, alignment, stream) }?)
             });
-            if outcome.is_err() {
+            let is_there = match &outcome {
+                Ok(()) => false,
+                Err(Error::Resource(error)) => !error.is_of_a_block_that_is_gone(),
+                Err(_) => true,
+            };
+            if is_there {
                 for other in &others {
                     self.used_by_others.insert(pointer, other);
                 }
@@ -462,6 +467,10 @@ mod tests {
         assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 1);
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 1);
         give_back(&resource, block, 1000, 256, 0).expect("handed out");
+        assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
+        // Of what is gone nothing stays for whoever gets the address next.
+        resource.record_stream(block, 0x500).expect("a stream");
+        give_back(&resource, block, 1000, 256, 0).expect_err("a second free");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
     }
 

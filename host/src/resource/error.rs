@@ -135,7 +135,8 @@ pub enum Error {
 impl Error {
     /// Whether the resource says of a block that it had handed out that it has it back: then it is gone, though whoever
     /// asked did not give it back.
-    pub(super) fn is_of_a_block_that_is_gone(&self) -> bool {
+    #[must_use]
+    pub fn is_of_a_block_that_is_gone(&self) -> bool {
         matches!(self, Self::DoubleFree(..) | Self::ForeignPointer(..))
     }
 
