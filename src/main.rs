@@ -54,7 +54,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
             // No option takes a value behind `--`.
             .filter(|line| !line.contains("as a value, use '-- "));
         let message = one_line(&message.collect::<Vec<_>>().join("\n"));
-        note(&message.replace(" tip: ", "; tip: "));
+        let message = message.replace(" tip: ", "; tip: ");
+        // As the standard library says it.
+        note(&message.replace("invalid digit found in string", "a whole number is needed"));
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

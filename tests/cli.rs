@@ -567,6 +567,7 @@ fn bad_options_are_refused() {
     refused_saying(&["stress", "--rounds", "0"], "--rounds");
     refused_saying(&["stress", "--threads", "99999999999"], "--threads");
     refused_saying(&["occupancy", "--fill", "101"], "--fill");
+    refused_saying(&["occupancy", "--fill", "50.5"], "a whole number is needed");
     refused_saying(&["occupancy", "--workload", "nonsense"], "possible values");
     refused_saying(&["replay", "trace", "--lanes", "33"], "--lanes");
     refused_saying(&["replay", "trace", "--copies", "0"], "--copies");

@@ -79,6 +79,14 @@ pub fn read(file: Option<&Path>, device: &Device) -> Result<Vec<Run>> {
             let (file, line) = (file.display(), index + 1);
             format!("{file} was to be a record of runs, but line {line} is none: remove it, or use another file")
         })?;
+        if !(run.totals.seconds.is_finite() && run.totals.seconds >= 0.0) {
+            bail!(
+                "{} was to be a record of runs, but line {} says that a run took {} seconds: remove it, or use another file",
+                file.display(),
+                index + 1,
+                run.totals.seconds
+            );
+        }
         if run.commit == commit() && run.device == device.to_string() {
             runs.push(run);
         }
@@ -193,5 +201,19 @@ mod tests {
         assert!(error.contains("but line 2 is none"), "{error}");
         assert!(error.contains(": invalid type"), "{error}");
         assert!(!error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_took_less_than_no_time_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("record");
+        let mut odd = run(1);
+        odd.totals.seconds = -5.0;
+        append(Some(&file), &odd).expect("writable");
+        let error = format!("{:#}", pairs(&file).expect_err("no run"));
+        assert!(
+            error.contains("line 1 says that a run took -5 seconds"),
+            "{error}"
+        );
     }
 }
