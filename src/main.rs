@@ -36,6 +36,12 @@ fn end(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// Whether a line is the tip to write a negative number behind `--`.
+fn is_tip_for_a_number(line: &str) -> bool {
+    let value = line.split_once("to pass '-");
+    value.is_some_and(|(_, value)| value.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 /// Prints the help or the version if that was asked for, else what is wrong with the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NothingAsked;
@@ -51,8 +57,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let message = text
             .lines()
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-            // No option takes a value behind `--`.
-            .filter(|line| !line.contains("as a value, use '-- "));
+            // Options, which numbers are for, take none behind `--`.
+            .filter(|line| !is_tip_for_a_number(line));
         let message = one_line(&message.collect::<Vec<_>>().join("\n"));
         let message = message.replace(" tip: ", "; tip: ");
         // As the standard library says it.

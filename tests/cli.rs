@@ -561,6 +561,7 @@ fn bad_options_are_refused() {
     refused_saying(&["stress", "--device", "cpu:0"], "names no device");
     refused_saying(&["stress", "--heap", "12 parsecs"], "is no size");
     assert!(!refused(&["stress", "--heap", "-1"]).contains("tip: "));
+    refused_saying(&["check", "-odd"], "use '-- -o'");
     refused_saying(&["stress", "--seed", "x"], "--seed");
     refused_saying(&["stress", "nonsense"], "possible values");
     refused_saying(&["stress", "--threads", "0"], "--threads");

@@ -401,6 +401,10 @@ fn moments_are_told_in_json() {
 /// The columns of a table of the benchmark.
 const TABLE_HEAD: &str = "test,allocator,size,n,metric,value\n";
 
+/// Of a benchmark that was interrupted at once.
+const UNMEASURED: &str = r#"{"command": "bench", "rows": [], "failures": [], "machine": {"selector": "cpu",
+    "device": "CPU", "gpu": false, "driver": null, "version": "0", "commit": null, "date": ""}}"#;
+
 #[test]
 fn a_table_may_have_any_name() {
     let pages = directory();
@@ -424,6 +428,7 @@ fn what_is_no_run_is_refused() {
             "no page for `scatterheap info`",
         ),
         ("old.json", r#"{"command": "replay"}"#, "missing field"),
+        ("unmeasured.json", UNMEASURED, "has no figures"),
         ("bad.csv", "a,b\n", "columns"),
         ("none.csv", TABLE_HEAD, "has no figures"),
         ("none", TABLE_HEAD, "has no figures"),

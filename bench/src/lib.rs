@@ -36,7 +36,7 @@ pub use allocator::{Allocator, Churn, Handle, Request, Resources};
 pub use case::{Case, Test};
 pub use error::{Error, Result};
 pub use files::write_csv;
-pub use first::{FirstHeap, make_first_heap};
+pub use first::{FIRST_HEAP, FirstHeap, make_first_heap};
 pub use flaw::{Flaw, Flaws};
 pub use plan::{Plan, Settings};
 pub use row::{Event, Row};

@@ -50,7 +50,7 @@ fn a_heap_is_global_until_the_launches_that_began_so_have_ended() {
             // SAFETY: the signals outlive the scope.
             unsafe { device.launch::<Hold>(Grid::of(1), &arguments) }.expect("it is launched");
         });
-        while signals.has_begun.load(Ordering::Acquire) == 0 {
+        while signals.has_begun.load(Ordering::Acquire) == 0 && !launch.is_finished() {
             thread::yield_now();
         }
         let unbound = scope.spawn(|| {

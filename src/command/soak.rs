@@ -63,6 +63,7 @@ struct Content {
     /// Runs on record, this one among them.
     runs: usize,
     all: Totals,
+    /// This one, or the last on record if nothing was left to do.
     run: Run,
 }
 

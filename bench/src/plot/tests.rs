@@ -300,7 +300,7 @@ fn a_bad_table_is_refused_by_its_line() {
     assert!(
         missing
             .to_string()
-            .starts_with("cannot read /no/such/table.csv: "),
+            .starts_with("cannot read /no/such/table.csv ("),
         "{missing}"
     );
 }

@@ -86,8 +86,12 @@ impl Device {
         }
     }
 
-    /// Forgets the global heap of a device that was recovered: it is gone.
-    pub(super) fn forget_global(&self) {
-        *self.0.global.lock() = None;
+    /// Makes a lost device usable again, if it still is one: another thread may have done that, and made a heap global. Whichever was global before is gone.
+    pub(super) fn recover_without_global(&self) -> Result<()> {
+        let mut current = self.0.global.lock();
+        if self.is_lost() {
+            *current = None;
+        }
+        either!(self, device => device.recover())
     }
 }

@@ -511,10 +511,7 @@ impl Device {
     ///
     /// If the driver cannot.
     pub fn recover(&self) -> Result<()> {
-        if self.is_lost() {
-            self.forget_global();
-        }
-        either!(self, device => device.recover())
+        self.recover_without_global()
     }
 
     /// Raised by each recovery.

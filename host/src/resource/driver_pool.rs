@@ -365,7 +365,7 @@ impl Drop for DriverPool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::super::refusing::{is_refused, refusal};
     use super::*;

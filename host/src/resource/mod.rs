@@ -189,7 +189,7 @@ pub unsafe trait MemoryResource: Send + Sync + Debug {
     /// # Errors
     ///
     /// If this resource did not hand it out with these bytes and this alignment, or has it back
-    /// already, or the device fails. Then nothing changes.
+    /// already, or the device fails. Then nothing changes, unless the device is lost: its blocks are gone then, and a resource is to be made anew.
     ///
     /// # Safety
     ///

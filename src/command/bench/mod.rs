@@ -17,7 +17,7 @@ pub use measure::Interrupted;
 pub(super) use measure::stop_by_signal;
 use measure::{Failure, Measured};
 use scatterheap::Hardening;
-use scatterheap_bench::Test;
+use scatterheap_bench::{FIRST_HEAP, Row, Test};
 use std::path::PathBuf;
 
 const HELP: &str = "\
@@ -161,10 +161,11 @@ fn write(measured: &Measured, arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether anything was measured. (A process's first heap is before the first case, and has a row.)
+/// Whether anything was measured that may take the place of what an earlier run measured. (The first heap of a process is made before the first case.)
 fn is_worth_writing(measured: &Measured) -> bool {
-    let has_begun = (measured.interrupted).is_none_or(|interrupted| interrupted.done > 0);
-    has_begun && !measured.rows.is_empty()
+    let is_whole = measured.interrupted.is_none() && measured.lost.is_none();
+    let counts = |row: &Row| is_whole || row.metric != FIRST_HEAP;
+    measured.rows.iter().any(counts)
 }
 
 /// Says which tests have no row.
@@ -245,15 +246,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_interrupted_before_its_first_case_is_not_written() {
-        let mut measured = measured(Test::Init, &[("scatterheap", "init_ms", 1.0)]);
-        assert!(is_worth_writing(&measured));
-        for (done, is_worth) in [(0, false), (1, true)] {
-            measured.interrupted = Some(Interrupted { done, cases: 2 });
-            assert_eq!(is_worth_writing(&measured), is_worth, "{done}");
+    fn what_ended_before_its_first_case_is_not_written() {
+        let first = ("scatterheap", FIRST_HEAP, 1.0);
+        let second = ("scatterheap", "init_ms", 1.0);
+        for (rows, is_worth) in [(&[first][..], false), (&[first, second], true)] {
+            let mut measured = measured(Test::Init, rows);
+            assert!(is_worth_writing(&measured));
+            measured.lost = Some("a fault".into());
+            assert_eq!(is_worth_writing(&measured), is_worth);
+            measured.lost = None;
+            measured.interrupted = Some(Interrupted { done: 0, cases: 2 });
+            assert_eq!(is_worth_writing(&measured), is_worth);
+            measured.rows.clear();
+            assert!(!is_worth_writing(&measured));
         }
-        measured.rows.clear();
-        assert!(!is_worth_writing(&measured));
     }
 
     #[test]

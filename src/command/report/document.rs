@@ -61,8 +61,9 @@ pub fn of(document: Value) -> Result<File> {
             .and_then(HeapDocument::checked)
             .map(|document| File::Heap(Box::new(document.run()))),
         "bench" => serde_json::from_value::<BenchDocument>(document)
-            .map(|document| File::Bench(document.measured()))
-            .map_err(cannot),
+            .map_err(cannot)
+            .and_then(BenchDocument::checked)
+            .map(|document| File::Bench(document.measured())),
         "" => bail!("this is no document of scatterheap: give what a run printed with --json"),
         _ => bail!(
             "there is no page for `scatterheap {command}`: give a run of stress, replay or bench"
@@ -244,6 +245,14 @@ impl PartDocument {
 }
 
 impl BenchDocument {
+    /// The document, if anything was measured, or failed.
+    fn checked(self) -> Result<Self> {
+        if self.rows.is_empty() && self.failures.is_empty() {
+            bail!("it has no figures: give a run that measured something");
+        }
+        Ok(self)
+    }
+
     fn measured(self) -> Measured {
         let failures = self.failures.iter().map(|failure| {
             let FailureDocument {

@@ -128,8 +128,9 @@ fn append_line(file: &Path, line: &str) -> io::Result<()> {
     let length = record.metadata()?.len();
     let before = if is_unended(&mut record)? { "\n" } else { "" };
     let written = record.write_all(format!("{before}{line}").as_bytes());
-    if written.is_err() {
-        // Half a line would make the whole record unreadable.
+    // Half a line would make the whole record unreadable. Not if another program has added one meanwhile.
+    let most = length + (before.len() + line.len()) as u64;
+    if written.is_err() && record.metadata()?.len() <= most {
         let _cut = record.set_len(length);
     }
     written

@@ -15,7 +15,7 @@ use super::{Grid, MemoryInfo};
 use crate::error::{Error, Result};
 use alloc_core::native;
 use heap_core::Heap as Handle;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use rayon::{BroadcastContext, ThreadPool, ThreadPoolBuilder};
 use simt::emulation::{Position, set_position};
 use simt::kernel::Kernel;
@@ -135,14 +135,23 @@ impl Cpu {
         })
     }
 
+    /// The heap of kernels' collections, for a launch.
+    fn hold_global(&self) -> RwLockReadGuard<'_, Option<Handle>> {
+        let is_ours = |pool: &ThreadPool| pool.current_thread_index().is_some();
+        if self.pool.get().is_some_and(is_ours) {
+            // A kernel launches another: it must not wait behind who waits for it.
+            return self.global.read_recursive();
+        }
+        self.global.read()
+    }
+
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         // Relaxed: the counter only deals blocks out.
         let next = AtomicU32::new(0);
         let failed = AtomicBool::new(false);
         // Relaxed: the number only tells launches apart.
         let grid_id = self.launches.fetch_add(1, Ordering::Relaxed);
-        // Recursive: a kernel may launch another, and must not wait behind who waits for it.
-        let global = self.global.read_recursive();
+        let global = self.hold_global();
         let run = |context: BroadcastContext<'_>| {
             let sm_id = u32::try_from(context.index()).unwrap_or(0);
             loop {
@@ -225,7 +234,7 @@ impl Cpu {
         Ok(())
     }
 
-    /// Nothing is to be done before launches are waited for: no later one begins before the heap is unbound.
+    /// Nothing is to be done before launches are waited for: later ones wait until the heap is unbound.
     pub fn withdraw_global(&self) {}
 
     /// The system decides how large stacks are, and they are much larger.

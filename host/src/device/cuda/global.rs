@@ -1,23 +1,28 @@
 //! The global heap of a GPU's modules: a variable of each module that has the line `global_heap!()`.
 
 use super::module::Module;
-use super::{Cuda, Error, Result, failed};
+use super::{Cuda, Error, Result};
 use crate::device::global::Global;
 use alloc_core::{Binding, Failed, Failures};
 use bytemuck::{Zeroable, bytes_of};
-use cudarc::driver::result;
+use cudarc::driver::{DriverError, result};
 use std::sync::{MutexGuard, PoisonError};
 
 /// Writes a module's global heap, if it has a place for one. No kernel of it may run.
-pub(super) fn write(module: &Module, global: Option<&Global>) -> Result<()> {
+pub(super) fn write(
+    module: &Module,
+    global: Option<&Global>,
+) -> std::result::Result<(), DriverError> {
     let binding = global.map_or_else(Binding::zeroed, |global| global.binding);
-    let telling = failed("tell a module its global heap");
-    let Some(address) = module.global_heap().map_err(&telling)? else {
+    let Some(address) = module.global_heap()? else {
         return Ok(());
     };
     // SAFETY: the variable is a binding.
-    unsafe { result::memcpy_htod_sync(address, bytes_of(&binding)) }.map_err(telling)
+    unsafe { result::memcpy_htod_sync(address, bytes_of(&binding)) }
 }
+
+/// What is done to a module.
+pub(super) const TELL: &str = "tell a module its global heap";
 
 impl Cuda {
     /// Tells the modules their global heap, those too that will be loaded. No kernel may run.
@@ -25,7 +30,7 @@ impl Cuda {
         self.forget_failures();
         let mut state = self.state()?;
         for module in &state.modules {
-            write(module, global.as_ref())?;
+            write(module, global.as_ref()).map_err(|error| self.judge(TELL, error))?;
         }
         state.global = global.map(Box::new);
         *self.failures() = global.map(|global| global.failures);

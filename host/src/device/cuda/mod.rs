@@ -398,7 +398,7 @@ impl Cuda {
         for module in &modules {
             if let Err(error) = global::write(module, state.global.as_deref()) {
                 module::unload(&modules);
-                return Err(error);
+                return Err(self.judge(global::TELL, error));
             }
         }
         state.modules.extend(modules);

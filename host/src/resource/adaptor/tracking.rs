@@ -1,6 +1,6 @@
 //! Who allocated what is still there.
 
-use super::super::{DevicePointer, Live, MemoryResource, Result};
+use super::super::{DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 use crate::size::Bytes;
 use parking_lot::Mutex;
@@ -108,8 +108,12 @@ unsafe impl<U: MemoryResource> MemoryResource for Tracking<U> {
         let allocation = self.state.lock().blocks.remove(&pointer);
         // SAFETY: as the caller promises.
         let deallocated = unsafe { self.upstream.deallocate(pointer, bytes, alignment, stream) };
+        // It is another block if it has not the bytes that this one had.
+        let is_another =
+            |error: &Error, had: u64| matches!(error, Error::WrongSize { .. }) && had == bytes;
         if let (Err(error), Some(allocation)) = (&deallocated, allocation)
             && !error.is_of_a_block_that_is_gone()
+            && !is_another(error, allocation.bytes)
         {
             // If there is one by now, it is another thread's.
             let mut state = self.state.lock();

@@ -322,7 +322,8 @@ impl<U: MemoryResource> Caching<U> {
                 }
                 !is_gone
             });
-            if !batch.blocks.is_empty() {
+            // Of a lost device they are gone.
+            if !batch.blocks.is_empty() && !self.device.is_lost() {
                 self.put_on_shelf(batch.class, batch.blocks, &batch.stream);
             }
         }
