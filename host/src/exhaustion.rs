@@ -104,7 +104,7 @@ struct Test<'a> {
     violations: Vec<String>,
 }
 
-/// Runs the test on a heap, which must be empty.
+/// Runs the test on a heap, which must be empty. Other threads' calls that empty or read it wait meanwhile.
 ///
 /// `progress` is called before each launch: whoever wants to know that a launch hangs measures the time since.
 ///
@@ -121,6 +121,7 @@ pub fn run(heap: &Heap, settings: &Settings, progress: Progress<'_>) -> Result<R
             advice: "use at least one of each",
         });
     }
+    let _turn = heap.take_turn();
     let device = heap.device();
     let fillings = (TIMES * FILLINGS.len()) as u64;
     let mut test = Test {

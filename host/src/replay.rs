@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// Replays a trace on a heap, which must be empty.
+/// Replays a trace on a heap, which must be empty. Other threads' calls that empty or read it wait meanwhile.
 ///
 /// # Errors
 ///
@@ -123,6 +123,7 @@ pub fn run(
     settings: &Settings,
     progress: Progress<'_>,
 ) -> Result<Report> {
+    let _turn = heap.take_turn();
     let mut replay = Replaying::new(heap, trace, settings)?;
     replay.look_at_beginning()?;
     for window in 0..settings.windows {
@@ -145,6 +146,7 @@ pub fn time_calls(
     settings: &Settings,
     progress: Progress<'_>,
 ) -> Result<(Report, Vec<CallLatency>)> {
+    let _turn = heap.take_turn();
     let latencies = DeviceLatencies::new(heap.device())?;
     let mut replay = Replaying::new(heap, trace, settings)?;
     replay.latencies = latencies.address();

@@ -97,7 +97,7 @@ struct Bath<'a> {
 }
 
 /// Runs until there were enough pairs, or `go_on` says no: it is asked after each launch, with the totals so
-/// far. Then all is freed, and the heaps are checked.
+/// far. Then all is freed, and the heaps are checked. Other threads' calls that empty or read them wait meanwhile.
 ///
 /// # Errors
 ///
@@ -109,6 +109,8 @@ pub fn run(
     settings: &Settings,
     go_on: &mut dyn FnMut(&Totals) -> bool,
 ) -> Result<Totals> {
+    // One after the other as they lie, as in any other soak of some of them.
+    let _turns: Vec<_> = heaps.iter().map(Heap::take_turn).collect();
     let mut bath = Bath::new(device, heaps, settings)?;
     let mut launch = 0;
     while bath.totals.pairs < settings.pairs {

@@ -170,6 +170,9 @@ impl Reservation {
     /// fails; then nothing changes.
     pub fn alias(&self, offset: u64, sources: &[u64]) -> Result<()> {
         let (mapped, mut aliases) = (self.mapped(), self.aliases());
+        if sources.is_empty() {
+            return Ok(());
+        }
         let find = |source: &u64| {
             let memory = mapped.get(source).ok_or(Error::OutOfBounds {
                 offset: *source,

@@ -3,6 +3,7 @@
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use scatterheap_host::stress::{self, Settings, Workload};
 use scatterheap_host::{Device, Heap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -68,4 +69,37 @@ fn of_threads_that_allocate_themselves() {
         is_over.store(true, Ordering::Relaxed);
     });
     is_sound(&heap);
+}
+
+/// Says that a test is over, also if it fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_heap_is_not_emptied_in_the_middle_of_a_run() {
+    let heap = heap();
+    let settings = Settings {
+        threads: 512,
+        rounds: 20,
+        ..Settings::for_workload(Workload::Churn, &heap)
+    };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _over = Over(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                heap.reset().expect("the device works");
+            }
+        });
+        for _ in 0..5 {
+            let report = stress::run(&heap, Workload::Churn, &settings, &mut |_, _| ());
+            let report = report.expect("it can be run");
+            assert!(report.passed(), "{report:#?}");
+        }
+    });
 }

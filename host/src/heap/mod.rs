@@ -19,7 +19,7 @@ use heap_core::inspect::{self, InspectError, MisuseReport};
 use heap_core::layout::Layout;
 use heap_core::{Core, Heap as Handle};
 use kernels::initialise::{Initialise, InitialiseArguments};
-use parking_lot::ReentrantMutex;
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use simt::kernel::Kernel;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -289,6 +289,11 @@ impl Heap {
             self.metadata = metadata;
         }
         self.reset()
+    }
+
+    /// Lets nobody else empty or read the heap until the guard is dropped: for runs of launches in which nothing of the kind may come.
+    pub(crate) fn take_turn(&self) -> ReentrantMutexGuard<'_, ()> {
+        self.in_turn.lock()
     }
 
     /// Reads back what the heap holds, after all launches. What other host threads launch meanwhile may be in it by

@@ -141,6 +141,7 @@ pub struct Filled<'a> {
 /// If the device fails.
 pub fn fill<'a>(heap: &'a Heap, settings: &Settings) -> Result<Filled<'a>> {
     settings.check(Workload::Mixed, heap)?;
+    let _turn = heap.take_turn();
     let device = heap.device();
     let mut filled = Filled {
         heap,
@@ -203,6 +204,7 @@ impl Filled<'_> {
     }
 
     fn free(&self) -> Result<()> {
+        let _turn = self.heap.take_turn();
         let device = self.heap.device();
         let tally = DeviceTally::new(device)?;
         let arguments = self.arguments(&tally)?;

@@ -153,7 +153,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs a workload on a heap, which must be empty, and checks the heap at the end.
+/// Runs a workload on a heap, which must be empty, and checks the heap at the end. Other threads' calls that empty or read it wait meanwhile.
 ///
 /// # Errors
 ///
@@ -166,6 +166,7 @@ pub fn run(
     progress: Progress<'_>,
 ) -> Result<Report> {
     settings.check(workload, heap)?;
+    let _turn = heap.take_turn();
     let tally = DeviceTally::new(heap.device())?;
     let mut run = Run {
         heap,

@@ -9,6 +9,7 @@
 
 mod stream;
 mod virtual_memory;
+mod zeroes;
 
 use super::global::Global;
 use super::{Grid, MemoryInfo};
@@ -19,15 +20,11 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use rayon::{BroadcastContext, ThreadPool, ThreadPoolBuilder};
 use simt::emulation::{Position, set_position};
 use simt::kernel::Kernel;
-use std::alloc::{Layout, alloc, dealloc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
-
-/// Large memory is aligned to this, as a GPU's is.
-const LARGE: usize = 2 << 20;
 
 pub(super) struct Cpu {
     threads: u32,
@@ -44,12 +41,6 @@ pub(super) struct Cpu {
 pub(super) fn default_threads() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     u32::try_from(cores).unwrap_or(1).max(2)
-}
-
-fn request(bytes: u64) -> Option<Layout> {
-    let bytes = usize::try_from(bytes).ok()?;
-    let alignment = if bytes >= LARGE { LARGE } else { 256 };
-    Layout::from_size_align(bytes, alignment).ok()
 }
 
 impl Cpu {
@@ -90,21 +81,13 @@ impl Cpu {
 
     pub fn allocate(&self, bytes: u64) -> Result<u64> {
         let free = self.memory_info()?.free;
-        let address = request(bytes).filter(|_| bytes <= free).map(|request| {
-            // SAFETY: the request is not of size zero.
-            unsafe { alloc(request) as u64 }
-        });
-        match address {
-            Some(address) if address != 0 => Ok(address),
-            _ => Err(Error::OutOfMemory { asked: bytes, free }),
-        }
+        let memory = (bytes <= free).then(|| zeroes::allocate(bytes)).flatten();
+        memory.ok_or(Error::OutOfMemory { asked: bytes, free })
     }
 
     pub unsafe fn release(&self, address: u64, bytes: u64) {
-        if let Some(request) = request(bytes.max(1)) {
-            // SAFETY: allocated by the same request.
-            unsafe { dealloc(address as *mut u8, request) };
-        }
+        // SAFETY: as the caller promises.
+        unsafe { zeroes::release(address, bytes) };
     }
 
     fn pool(&self) -> Result<&ThreadPool> {
