@@ -5,11 +5,13 @@
 //!
 //! Where lanes write for each other none leaves before all blocks are written, and none begins before all lanes own theirs.
 
+use core::mem::MaybeUninit;
 use simt::lanes::Lanes;
 use simt::{warp, with_active_lanes};
 
-/// What is written at once: 16 bytes, as which blocks are aligned, and of which they are multiples. On a GPU it is a vector.
-type Chunk = u128;
+/// What is written at once: 16 bytes, as which blocks are aligned, and of which they are multiples. On a GPU it is a vector. What is copied may be
+/// anything, padding and what nobody has written too.
+type Chunk = MaybeUninit<u128>;
 
 /// Bytes of a [`Chunk`].
 const CHUNK_BYTES: u64 = 16;
@@ -159,7 +161,7 @@ unsafe fn read<const COPIES: bool>(from: u64) -> Chunk {
         // SAFETY: as the caller promises.
         unsafe { (from as *const Chunk).read() }
     } else {
-        0
+        MaybeUninit::new(0)
     }
 }
 
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn lanes_together_write_all_of_a_block_and_nothing_else() {
-        let from: Vec<Chunk> = (1..=200).collect();
+        let from: Vec<u128> = (1..=200).collect();
         for step in 1..=32 {
             for chunks in 0..100_u32 {
                 let mut to = vec![0; from.len()];

@@ -5,6 +5,7 @@
 
 use super::POISON;
 use super::header::{BYTES, Header};
+use core::mem::MaybeUninit;
 
 /// A word of a byte.
 const fn word(byte: u8) -> u64 {
@@ -114,6 +115,10 @@ pub(super) unsafe fn is_poison(begin: u64, end: u64, generation: u32) -> bool {
     true
 }
 
+/// Bytes that may be anything, padding and what nobody has written too.
+type Eight = MaybeUninit<u64>;
+type One = MaybeUninit<u8>;
+
 /// Copies bytes, aligned to 8 bytes where they begin.
 ///
 /// # Safety
@@ -124,11 +129,11 @@ pub(super) unsafe fn copy(from: u64, to: u64, bytes: u64) {
     // SAFETY: as the caller promises.
     unsafe {
         while offset + 8 <= bytes {
-            ((to + offset) as *mut u64).write(((from + offset) as *const u64).read());
+            ((to + offset) as *mut Eight).write(((from + offset) as *const Eight).read());
             offset += 8;
         }
         while offset < bytes {
-            ((to + offset) as *mut u8).write(((from + offset) as *const u8).read());
+            ((to + offset) as *mut One).write(((from + offset) as *const One).read());
             offset += 1;
         }
     }
