@@ -97,7 +97,8 @@ impl Sets {
     ///
     /// # Safety
     ///
-    /// The arrays must be initialised, have room for the set, and live as long as it is used.
+    /// The arrays must be initialised, have room for the set, and live as long as it is used; and what it is asked later must be of its words and pages, which nobody
+    /// verifies.
     #[must_use]
     pub unsafe fn set(&self, index: u32) -> PageSet {
         PageSet {
