@@ -99,6 +99,17 @@ sum() {
   cat /dev/null "$@" 2>/dev/null | awk -F, -v column="$column" '{ sum += $column } END { printf "%.0f\n", sum }'
 }
 
+# keep_failures LOG: keeps a log that was cut off if a scenario had failed by then, and says which. libtest goes on after one
+# that failed, and lists them at the end only.
+keep_failures() {
+  local failed=${1%.log}.failed
+  grep -qE '^(test [^ ]+ \.\.\. FAILED|FAILED|repeat it with: .*)$' "$1" 2>/dev/null || return
+  mv "$1" "$failed" || return
+  # The scenario that it was at has not failed.
+  printf '\ncut off\n' >>"$failed"
+  grep -h '^repeat it with' "$failed" || echo "shuttle: failed: $(scenarios_failed "$failed" | xargs), see $failed"
+}
+
 # explore SCHEDULES SEED: explores one slice. What it printed is kept if it failed.
 explore() {
   local log=$out/shuttle/$2.log explored=$out/shuttle/$2.csv failed=$out/shuttle/$2.failed limit=$((end - SECONDS)) begin code
@@ -110,6 +121,7 @@ explore() {
     timeout --foreground "$limit" "$here/warps" --nocapture --test-threads=1 >"$log" 2>&1
   code=$?
   if ((code == 124)); then
+    keep_failures "$log" && return
     # The time was over. The scenarios that it was through with by then count, and that which it was at may hang.
     [[ ! -s $explored ]] || begin=$(stat -c %Y "$explored")
     if (($(date +%s) - begin >= patience)); then
@@ -207,21 +219,32 @@ count_inputs() {
   done
 }
 
-# scenarios_failed LOG: the scenarios that libtest lists as failed, or the one that it was at when it was ended. It writes
-# `FAILED` after what the scenario printed, and not beside its name.
+# scenarios_failed LOG: the scenarios that failed, each once: as they say themselves, as libtest says, or the one that it was
+# at when it was ended. libtest writes `FAILED` after what the scenario printed, and not beside its name.
 scenarios_failed() {
   awk '
+    function fail(name) {
+      sub(/.*::/, "", name)
+      if (name != "" && !(name in failed)) print name
+      failed[name] = 1
+    }
     $1 == "test" && $3 == "..." { begun = $2 }
-    /^test result: / { listed = 0; begun = "" }
-    listed && /^    [a-z0-9_:]+$/ { print $1 }
+    /^repeat it with: / { fail($NF) }
+    $0 == "FAILED" || /^test [^ ]+ \.\.\. FAILED$/ { fail(begun); begun = "" }
+    /^test result: / || $0 == "cut off" { listed = 0; begun = "" }
+    listed && /^    [A-Za-z0-9_:]+$/ { fail($1) }
     $0 == "failures:" { listed = 1 }
-    END { if (begun != "") print begun }' "$1"
+    END { fail(begun) }' "$1"
 }
 
 # report: the tables of what was done so far, of all runs with this directory and commit.
 report() {
   local target log
   if [[ -d $out/shuttle ]]; then
+    # Those of slices that were interrupted. Others have none left.
+    for log in "$out"/shuttle/*.log; do
+      keep_failures "$log"
+    done
     echo scenario,schedules,failures,seconds,commit >"$top/shuttle.csv"
     {
       cat /dev/null "$out"/shuttle/*.csv 2>/dev/null

@@ -51,7 +51,11 @@ fn copy_corpus(target: &str, to: &Path) -> Result<()> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use std::process::{Command, Output};
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use std::process::{Command, Output, Stdio};
+    use std::thread;
+    use std::time::Duration;
     use tempfile::TempDir;
 
     /// As the scenarios do: says what was explored, or fails, or is killed at it.
@@ -213,6 +217,70 @@ mod tests {
         let (code, said, table) = run_hanging(warps, "2", "60");
         assert_eq!(code, Some(0), "{said}");
         assert!(!table.contains("bad"), "{table}");
+    }
+
+    /// Scenarios of which two fail and the third is at it when the time is over: libtest lists none of them.
+    const CUT_OFF: &str = "#!/bin/sh\n\
+        echo \"good,1,1,10,0.5\" > \"$SCATTERHEAP_EXPLORED\"\n\
+        echo 'test good ... good: 10 schedules'; echo ok\n\
+        printf 'test a::bad ... \nrepeat it with: cargo xtask model --seed 7 bad\n\nFAILED\n'\n\
+        echo 'test worse ... FAILED'; printf 'test other ... '; exec sleep 60\n";
+
+    /// What the table has of each scenario, without seconds and the commit.
+    fn rows(table: &str) -> Vec<String> {
+        let row = |line: &str| line.splitn(4, ',').take(3).collect::<Vec<_>>().join(",");
+        table.lines().skip(1).map(row).collect()
+    }
+
+    #[test]
+    fn what_failed_before_it_was_cut_off_has_failed() {
+        let (code, said, table) = run_hanging(CUT_OFF, "2", "60");
+        assert_eq!(code, Some(1), "{said}");
+        let repeat = "\nrepeat it with: cargo xtask model --seed 7 bad\n";
+        assert!(said.contains(repeat), "{said}");
+        assert_eq!(rows(&table), ["bad,0,1", "good,10,0", "worse,0,1"]);
+
+        // One that failed outside of what is explored says nothing itself.
+        let warps = CUT_OFF.replace("repeat it with", "not so");
+        let (code, said, table) = run_hanging(&warps, "2", "60");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("shuttle: failed: bad worse, see "), "{said}");
+        assert_eq!(rows(&table), ["bad,0,1", "good,10,0", "worse,0,1"]);
+    }
+
+    #[test]
+    fn what_failed_before_an_interruption_has_failed() {
+        let bundle = bundle_with(CUT_OFF);
+        let bundle = bundle.path();
+        let script = script_of(bundle)
+            .envs([("PARTS", "shuttle"), ("CORES", "1")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("bash starts");
+        let reached = || {
+            let logs = fs::read_dir(bundle.join("out/abc/shuttle"));
+            logs.into_iter().flatten().flatten().any(|entry| {
+                let log = fs::read_to_string(entry.path());
+                log.is_ok_and(|log| log.ends_with("test other ... "))
+            })
+        };
+        for _ in 0..300 {
+            if reached() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        let process = Pid::from_raw(script.id().try_into().expect("a process"));
+        kill(process, Signal::SIGTERM).expect("it runs");
+        let output = script.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(
+            said.contains("\nrepeat it with: cargo xtask model --seed 7 bad\n"),
+            "{said}"
+        );
+        let table = fs::read_to_string(bundle.join("out/shuttle.csv")).expect("a table");
+        assert_eq!(rows(&table), ["bad,0,1", "good,10,0", "worse,0,1"]);
     }
 
     #[test]
