@@ -57,6 +57,10 @@ fn kernel_compiler() -> Result<KernelCompiler> {
     }
     let installed = if is_debian() {
         install_packages(&["rustc-web", "cargo-web", "rust-web-src"]).or_else(|refusal| {
+            if find_program("rustup").is_none() {
+                return Err(refusal
+                    .context("there is no rustup (https://rustup.rs), and apt-get was no help"));
+            }
             println!("{refusal:#}");
             install_nightly()
         })
@@ -85,10 +89,31 @@ pub fn install_lean_packages(packages: &[&str]) -> Result<()> {
 fn install(packages: &[&str], options: &[&str]) -> Result<()> {
     println!("running apt-get install {}", packages.join(" "));
     run(privileged("apt-get")?.args(["update", "--quiet"]))?;
-    run(privileged("apt-get")?
-        .args(["install", "--quiet", "--yes"])
+    let simulation = run(Command::new("apt-get")
+        .args(["install", "--simulate", "--quiet"])
         .args(options)
         .args(packages))?;
+    refuse_removals(packages, &simulation)?;
+    run(privileged("apt-get")?
+        .args(["install", "--quiet", "--yes", "--no-remove"])
+        .args(options)
+        .args(packages))?;
+    Ok(())
+}
+
+/// Takes nothing away from the user: some packages take the place of others, as `rustc-web` does of Debian's `rustc`.
+/// `simulation` is what apt-get says that it would do.
+fn refuse_removals(packages: &[&str], simulation: &str) -> Result<()> {
+    let removed: Vec<_> = simulation
+        .lines()
+        .filter_map(|line| line.strip_prefix("Remv ")?.split_whitespace().next())
+        .collect();
+    ensure!(
+        removed.is_empty(),
+        "`apt-get install {}` would remove {}; run it yourself if they may go, and then this command again",
+        packages.join(" "),
+        removed.join(", ")
+    );
     Ok(())
 }
 
@@ -242,4 +267,25 @@ pub fn set_mode(file: &Path, mode: u32) -> Result<()> {
 #[expect(clippy::unnecessary_wraps, reason = "the same signature as on Unix")]
 pub fn set_mode(_file: &Path, _mode: u32) -> Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_would_remove_others_are_refused() {
+        let simulation = "The following packages will be REMOVED:\n  cargo rustc\n\
+            Remv cargo [0.66.0+ds1-1] [rustc:amd64 ]\nRemv rustc [1.63.0+dfsg1-2]\n\
+            Inst rustc-web (1.96.0+dfsg1-1~deb12u2 Debian-Security:12/oldstable-security [amd64])\n";
+        let refusal = refuse_removals(&["rustc-web", "cargo-web"], simulation);
+        let message = refusal.expect_err("two would go").to_string();
+        let expected = "`apt-get install rustc-web cargo-web` would remove cargo, rustc; ";
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+
+        let simulation = "1 newly installed, 0 to remove and 7 not upgraded.\n\
+            Inst cmake (3.25.1-1 Debian:12.15/oldstable [amd64])\nConf cmake (3.25.1-1)\n";
+        refuse_removals(&["cmake"], simulation).expect("nothing goes");
+    }
 }
