@@ -56,7 +56,7 @@ pub fn run(settings: &Settings) -> Result<()> {
     let names = models.names(settings.filter.as_deref())?;
     let directory = workspace().join("target").join("loom");
     let session = Session {
-        journal: Journal::open(&directory, &models.program, settings.seconds)?,
+        journal: Journal::open(&directory, &models.program, &names, settings.seconds)?,
         models,
         seconds: settings.seconds,
     };

@@ -1,10 +1,13 @@
 //! What came of each step of a run, kept in a file so that an interrupted run can go on.
 //!
-//! The file is named after the content of the program with the models and the time that they
-//! have, so what it says is about these and no others. A line of it is a record; a line that was not
+//! The file is named after the content of the program with the models, those of them that are asked
+//! and the time that they have, so what it says is about these and no others: what no model of some
+//! fails for, another may fail for. A line of it is a record; a line that was not
 //! written to its end is done again.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -74,9 +77,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of a program in a directory; what an earlier run wrote is read.
-    pub fn open(directory: &Path, program: &Path, seconds: u64) -> Result<Self> {
-        let path = directory.join(name_of(program, seconds)?);
+    /// Opens the journal of some models of a program in a directory; what an earlier run wrote is read.
+    pub fn open(directory: &Path, program: &Path, models: &[String], seconds: u64) -> Result<Self> {
+        let path = directory.join(name_of(program, models, seconds)?);
         Self::at(&path).with_context(|| format!("cannot use {}", path.display()))
     }
 
@@ -124,9 +127,14 @@ impl Journal {
     }
 }
 
-fn name_of(program: &Path, seconds: u64) -> Result<String> {
+fn name_of(program: &Path, models: &[String], seconds: u64) -> Result<String> {
     let program = fingerprint(program)?;
-    Ok(format!("mutations-{program:016x}-{seconds}s.jsonl"))
+    let mut hasher = DefaultHasher::new();
+    models.hash(&mut hasher);
+    let models = hasher.finish();
+    Ok(format!(
+        "mutations-{program:016x}-{models:016x}-{seconds}s.jsonl"
+    ))
 }
 
 #[cfg(test)]
@@ -138,6 +146,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let program = directory.path().join("program");
         fs::write(&program, "models").expect("it can be written");
+        let all = ["one", "two"].map(str::to_owned);
         let site = Site::parse("heap/src/stripe.rs\t37\tload\tAcquire").expect("a site");
         let mutation = site.mutations().next().expect("one");
         let survey = Survey {
@@ -151,7 +160,7 @@ mod tests {
             seconds: 2.0,
         };
 
-        let journal = Journal::open(directory.path(), &program, 20).expect("new");
+        let journal = Journal::open(directory.path(), &program, &all, 20).expect("new");
         assert_eq!(journal.survey_of("one"), None);
         journal
             .write(&Record::Survey(survey.clone()))
@@ -159,19 +168,25 @@ mod tests {
         // Interrupted in the middle of a line.
         write!(journal.file.lock().expect("free"), "{{\"Outc").expect("written");
 
-        let journal = Journal::open(directory.path(), &program, 20).expect("there");
+        let journal = Journal::open(directory.path(), &program, &all, 20).expect("there");
         assert_eq!(journal.survey_of("one"), Some(&survey));
         assert_eq!(journal.outcome_of(&mutation), None);
         journal
             .write(&Record::Outcome(outcome.clone()))
             .expect("written");
-        let journal = Journal::open(directory.path(), &program, 20).expect("there");
+        let journal = Journal::open(directory.path(), &program, &all, 20).expect("there");
         assert_eq!(journal.outcome_of(&mutation), Some(&outcome));
 
-        let other = Journal::open(directory.path(), &program, 10).expect("new");
+        let other = Journal::open(directory.path(), &program, &all, 10).expect("new");
         assert_eq!(other.survey_of("one"), None, "other time");
+        let other = Journal::open(directory.path(), &program, &all[..1], 20).expect("new");
+        assert_eq!(
+            other.outcome_of(&mutation),
+            None,
+            "the second was not asked"
+        );
         fs::write(&program, "other models").expect("it can be written");
-        let other = Journal::open(directory.path(), &program, 20).expect("new");
+        let other = Journal::open(directory.path(), &program, &all, 20).expect("new");
         assert_eq!(other.survey_of("one"), None, "other models");
     }
 }
