@@ -12,10 +12,15 @@ use std::{
     hint::black_box,
     io::BufReader,
     mem,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
     ptr, slice,
-    sync::{OnceLock, mpsc},
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -137,6 +142,41 @@ fn pass_blocks_around() {
     });
 }
 
+/// A library where the loader finds it, which splits `LD_PRELOAD` at blanks and colons: there is a link, while this
+/// lives, if it lies in a directory with one.
+struct Preloaded {
+    path: PathBuf,
+    _link: Option<Scratch>,
+}
+
+impl Preloaded {
+    fn at(library: &Path) -> Self {
+        static LINKS: AtomicUsize = AtomicUsize::new(0);
+        let is_whole = |path: &Path| {
+            let bytes = path.as_os_str().as_encoded_bytes();
+            !bytes.iter().any(|byte| b" \t\n:".contains(byte))
+        };
+        let (path, link) = if is_whole(library) {
+            (library.to_owned(), None)
+        } else {
+            let number = LINKS.fetch_add(1, Ordering::Relaxed);
+            let link = Scratch::new(&format!("{number}.so"));
+            assert!(
+                is_whole(&link.0),
+                "{} has a blank or a colon, at which the loader splits; set TMPDIR to a directory whose path has neither",
+                link.0.display()
+            );
+            symlink(library, &link.0).expect("room for a link");
+            (link.0.clone(), Some(link))
+        };
+        Self { path, _link: link }
+    }
+}
+
+fn recorder() -> Preloaded {
+    Preloaded::at(library())
+}
+
 /// The recorder's library. Cargo builds no shared library for the sake of tests, so it is asked to, once.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -183,8 +223,12 @@ impl Drop for Scratch {
 
 /// Runs `command` under the recorder.
 fn record(command: &mut Command, raw: &Path) -> Conversion {
+    record_by(&recorder(), command, raw)
+}
+
+fn record_by(recorder: &Preloaded, command: &mut Command, raw: &Path) -> Conversion {
     let status = command
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", raw)
         .stdout(Stdio::null())
         .status()
@@ -304,11 +348,28 @@ fn a_program_that_is_not_ours() {
 }
 
 #[test]
+fn a_recorder_in_a_directory_that_the_loader_would_split() {
+    let directory = Scratch::new("a b:c");
+    fs::create_dir(&directory.0).expect("a directory");
+    let link = Scratch(directory.0.join("recorder.so"));
+    symlink(library(), &link.0).expect("room for a link");
+    let raw = Scratch::new("split");
+    let mut sort = Command::new("sort");
+    let conversion = record_by(
+        &Preloaded::at(&link.0),
+        sort.arg(env!("CARGO_MANIFEST_PATH")),
+        &raw.0,
+    );
+    assert!(conversion.trace.summary().mallocs > 10);
+}
+
+#[test]
 fn a_program_that_is_killed_leaves_a_recording() {
     let raw = Scratch::new("killed");
+    let recorder = recorder();
     let status = Command::new("sh")
         .args(["-c", "kill -KILL $$"])
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", &raw.0)
         .status()
         .expect("the shell starts");
@@ -345,8 +406,9 @@ fn a_disk_that_becomes_full_ends_the_recording_and_not_the_program() {
     }
     // The disk goes with the shell that mounted it, so what is on it is read there; the file's end is a hole.
     let read = "LD_PRELOAD=\"$LIBRARY\" \"$@\" >&2 && head -c 4M \"$SCATTERHEAP_TRACE_FILE\"";
+    let recorder = recorder();
     let output = with_workload(&mut script(read))
-        .env("LIBRARY", library())
+        .env("LIBRARY", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", directory.0.join("recording"))
         .output()
         .expect("the shell starts");
@@ -361,9 +423,10 @@ fn a_limit_of_file_sizes_ends_the_recording_and_not_the_program() {
     check_beginning(&record_workload("limited", &mut shell));
 
     let raw = Scratch::new("nothing");
+    let recorder = recorder();
     let status = Command::new("sh")
         .args(["-c", "ulimit -f 0; exec true"])
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", &raw.0)
         .status()
         .expect("the shell starts");
@@ -387,11 +450,12 @@ fn the_loader_is_not_asked_for_memory_of_threads() {
         return;
     }
     let raw = Scratch::new("asks");
+    let [trap, recorder] = [Preloaded::at(&trap.0), recorder()];
     let status = Command::new("sort")
         .arg(env!("CARGO_MANIFEST_PATH"))
         .env(
             "LD_PRELOAD",
-            format!("{} {}", trap.0.display(), library().display()),
+            format!("{} {}", trap.path.display(), recorder.path.display()),
         )
         .env("SCATTERHEAP_TRACE_FILE", &raw.0)
         .stdout(Stdio::null())
@@ -405,8 +469,9 @@ fn the_loader_is_not_asked_for_memory_of_threads() {
 
 #[test]
 fn a_file_that_cannot_be_created_is_reported_and_the_program_runs() {
+    let recorder = recorder();
     let output = Command::new("true")
-        .env("LD_PRELOAD", library())
+        .env("LD_PRELOAD", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", "/nonexistent/recording")
         .output()
         .expect("true is everywhere");

@@ -78,14 +78,14 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
         .clone()
         .unwrap_or_else(|| default_output(program));
     prepare_output(&output)?;
-    let recorder = build_recorder()?;
+    let recorder = Preloaded::at(&build_recorder()?, &env::temp_dir())?;
     let scratch = scratch_directory(arguments.scratch.clone().unwrap_or_else(env::temp_dir))?;
     let raw = scratch.path().join("recording");
 
     let mut command = Command::new(program);
     command
         .args(rest)
-        .env("LD_PRELOAD", &recorder)
+        .env("LD_PRELOAD", &recorder.path)
         .env("SCATTERHEAP_TRACE_FILE", &raw);
     let uninterrupted = Uninterrupted::begin()?;
     let status = run_to_its_end(&mut command)?;
@@ -100,7 +100,7 @@ pub fn run(arguments: RecordArguments) -> anyhow::Result<()> {
         Err(error) => return Err(kept(scratch, &raw, error)),
     };
     // Before anything is printed: whoever reads that may have gone away, and then it ends us.
-    drop(scratch);
+    drop((scratch, recorder));
     drop(uninterrupted);
     tell(&conversion, &output)?;
     if !status.success() {
@@ -241,6 +241,69 @@ fn build_recorder() -> anyhow::Result<PathBuf> {
         .context("cargo did not say where it put the recorder's library; try `cargo clean`")
 }
 
+/// A library where the loader finds it, which splits `LD_PRELOAD` at blanks and colons.
+struct Preloaded {
+    path: PathBuf,
+    /// Has the link that `path` is, where the library's own path cannot be named.
+    _link: Option<TempDir>,
+}
+
+impl Preloaded {
+    fn at(library: &Path, temporary: &Path) -> anyhow::Result<Self> {
+        if is_whole_for_the_loader(library) {
+            return Ok(Self {
+                path: library.to_owned(),
+                _link: None,
+            });
+        }
+        ensure!(
+            is_whole_for_the_loader(temporary),
+            "the recorder is at {} and temporary files are in {}, and the loader splits what it preloads at blanks and \
+             colons; set TMPDIR to a directory whose path has neither",
+            library.display(),
+            temporary.display()
+        );
+        let link = |directory: &TempDir| {
+            let path = path::absolute(directory.path())?.join("recorder.so");
+            link(library, &path)?;
+            Ok::<_, io::Error>(path)
+        };
+        let directory = tempfile::Builder::new()
+            .prefix("scatterheap-preload-")
+            .tempdir_in(temporary);
+        let linked = directory.and_then(|directory| Ok((link(&directory)?, directory)));
+        let (path, directory) = linked.with_context(|| {
+            format!(
+                "cannot link the recorder in {}; set TMPDIR to another directory",
+                temporary.display()
+            )
+        })?;
+        Ok(Self {
+            path,
+            _link: Some(directory),
+        })
+    }
+}
+
+/// Whether the loader takes a path for one.
+fn is_whole_for_the_loader(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    !bytes
+        .iter()
+        .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
+}
+
+/// A link and no copy: programs may not be loaded from where temporary files are.
+#[cfg(unix)]
+fn link(library: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(library, path)
+}
+
+#[cfg(not(unix))]
+fn link(library: &Path, path: &Path) -> io::Result<()> {
+    fs::copy(library, path).map(drop)
+}
+
 /// Reads and converts a raw recording.
 fn read_recording(raw: &Path) -> anyhow::Result<Conversion> {
     let file = File::open(raw).with_context(|| {
@@ -337,6 +400,32 @@ mod tests {
                 .arg(env::current_exe().expect("a test has a path"))
                 .status();
         assert!(status.expect("the shell starts").success());
+    }
+
+    #[test]
+    fn a_library_whose_path_the_loader_would_split_is_linked() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let plain = scratch.path().join("recorder.so");
+        let preloaded = Preloaded::at(&plain, Path::new("not : looked at"));
+        assert_eq!(preloaded.expect("as it is").path, plain);
+
+        for name in ["a b", "a:b", "a\tb"] {
+            let directory = scratch.path().join(name);
+            fs::create_dir(&directory).expect("a directory");
+            let library = directory.join("recorder.so");
+            fs::write(&library, name).expect("room for a file");
+            let preloaded = Preloaded::at(&library, scratch.path()).expect("it is linked");
+            let path = preloaded.path.clone();
+            assert!(is_whole_for_the_loader(&path), "{}", path.display());
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), name);
+            drop(preloaded);
+            assert!(!path.is_symlink(), "the link goes");
+
+            let refusal = Preloaded::at(&library, &directory).map(|preloaded| preloaded.path);
+            let message = refusal.expect_err("no place for a link").to_string();
+            assert!(message.contains("set TMPDIR to a directory"), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
     }
 
     #[test]
