@@ -15,7 +15,7 @@ fn builder(output: &Path) -> Option<Builder> {
             Some(Builder::new(fixture).output_directory(output))
         }
         Err(error) => {
-            println!("SKIPPED: {error}");
+            println!("skipped: building kernels ({error})");
             None
         }
     }
@@ -199,7 +199,7 @@ fn build_with(name: &str, dependencies: &str, source: &str) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     builder(&directory)?;
     if !root.join("simt/Cargo.toml").is_file() {
-        println!("SKIPPED: the crates that it is built from are not beside this one");
+        println!("skipped: building {name} (the crates that it needs are not beside this one)");
         return None;
     }
     let kernels = directory.join("kernels");

@@ -401,7 +401,7 @@ fn a_disk_that_becomes_full_ends_the_recording_and_not_the_program() {
         unshare
     };
     if !script("true").status().is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no file system can be mounted here");
+        println!("skipped: recording on a disk that becomes full (no file system can be mounted)");
         return;
     }
     // The disk goes with the shell that mounted it, so what is on it is read there; the file's end is a hole.
@@ -446,7 +446,7 @@ fn the_loader_is_not_asked_for_memory_of_threads() {
         .args([&trap.0, &source.0])
         .status();
     if !compiled.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no compiler of C is installed");
+        println!("skipped: a loader that is asked for memory of threads (no C compiler found)");
         return;
     }
     let raw = Scratch::new("asks");

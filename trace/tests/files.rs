@@ -230,7 +230,7 @@ mod unix {
             scope.spawn(|| {
                 // SAFETY: file descriptors stay shared; only this thread's view of the file system becomes its own.
                 if unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_err() {
-                    println!("SKIPPED: only root may mount");
+                    println!("skipped: writing to a mounted file (only root may mount)");
                     return;
                 }
                 mount_change("/", Propagation::PRIVATE | Propagation::REC).unwrap();

@@ -154,6 +154,10 @@ fn name_of(what: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::toolchain::workspace;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
     fn stage(name: &'static str, passed: bool) -> Stage {
         Stage {
@@ -200,5 +204,44 @@ mod tests {
             "{summary}"
         );
         assert!(summary.contains("FAILED     1.5 s"), "{summary}");
+    }
+
+    /// Sources below directories named `tests`.
+    fn tests_in(directory: &Path, is_test: bool, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).expect("it can be listed") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let is_left_out = path.is_symlink() || name.starts_with('.') || name == "target";
+            if path.is_dir() && !is_left_out {
+                tests_in(&path, is_test || name == "tests", found);
+            } else if is_test && path.extension() == Some(OsStr::new("rs")) {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn tests_say_that_they_are_skipped_as_the_summary_reads_it() {
+        let mut tests = Vec::new();
+        tests_in(workspace(), false, &mut tests);
+        assert!(tests.len() > 50, "{tests:?}");
+        for test in tests {
+            let text = fs::read_to_string(&test).expect("a source");
+            for (_, said) in text
+                .match_indices("println!(\"")
+                .map(|(at, _)| text.split_at(at))
+            {
+                let said = &said["println!(\"".len()..];
+                let is_skip = said
+                    .get(..4)
+                    .is_some_and(|word| word.eq_ignore_ascii_case("skip"));
+                assert!(
+                    !is_skip || said.starts_with(SKIPPED),
+                    "{} prints no `{SKIPPED}NAME (REASON)`: {}",
+                    test.display(),
+                    said.lines().next().unwrap_or_default()
+                );
+            }
+        }
     }
 }
