@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::groups::Groups;
 use super::limited;
@@ -28,18 +28,23 @@ pub fn gather(
 ) -> Result<()> {
     let command = executables::find(built, "scatterheap", "bin")?;
     add_program(command, &directory.join("bin/scatterheap"))?;
+    let mut packed = Vec::new();
     for program in built {
         if let Some(place) = place(program)
             && is_wanted(&place, groups)
         {
             let target = directory.join(&place);
             add_program(&program.file, &target)?;
-            if names_sources(&target, &program.file)? {
-                println!("left out: {} (it needs the sources)", place.display());
+            if let Some(sources) = sources_named(&target, &program.file)? {
+                let sources = sources.display();
+                println!("left out: {} (it names {sources})", place.display());
                 fs::remove_file(&target)?;
+            } else {
+                packed.push(place);
             }
         }
     }
+    refuse_empty_groups(&packed, groups)?;
     for entry in fs::read_dir(workspace().join("traces")).context("cannot list the traces")? {
         let trace = entry?.path();
         if trace.extension() == Some(OsStr::new("sctrace")) {
@@ -56,15 +61,31 @@ pub fn gather(
     Ok(())
 }
 
+/// The directories of programs, and the group that each is for.
+const PROGRAMS_OF_GROUPS: [(&str, &str); 3] = [
+    ("tests", "tests"),
+    ("examples", "examples"),
+    ("benches", "bench"),
+];
+
 /// Whether what goes to a place in the bundle is of one of some groups.
 fn is_wanted(place: &Path, groups: &Groups) -> bool {
-    let of = [
-        ("tests", "tests"),
-        ("examples", "examples"),
-        ("benches", "bench"),
-    ];
-    of.iter()
+    PROGRAMS_OF_GROUPS
+        .iter()
         .any(|(directory, group)| place.starts_with(directory) && groups.have(&[group]))
+}
+
+/// A group that is wanted has something to run.
+fn refuse_empty_groups(packed: &[PathBuf], groups: &Groups) -> Result<()> {
+    for (directory, group) in PROGRAMS_OF_GROUPS {
+        let is_empty = !packed.iter().any(|place| place.starts_with(directory));
+        ensure!(
+            !(groups.have(&[group]) && is_empty),
+            "the group `{group}` has no programs: cargo built none, or all name where the sources or the target directory \
+            are (see what was left out above); move these elsewhere, or leave the group out by --only"
+        );
+    }
+    Ok(())
 }
 
 /// Where a program goes in the bundle, if it does: the benchmarks, the examples, and the tests of whole devices,
@@ -91,17 +112,30 @@ pub fn add_program(file: &Path, target: &Path) -> Result<()> {
     set_mode(target, 0o755)
 }
 
-/// Whether a program that was stripped contains the path of the sources, or of the directory that cargo builds in:
+/// The path of the sources, or of the directory that cargo builds in, if a program that was stripped contains it:
 /// then it looks for files there. `built` is where cargo put it, which is `DIRECTORY/release/deps`.
-fn names_sources(program: &Path, built: &Path) -> Result<bool> {
+fn sources_named(program: &Path, built: &Path) -> Result<Option<PathBuf>> {
     let content = fs::read(program)?;
     let places = [Some(workspace()), built.ancestors().nth(3)];
-    Ok(places.into_iter().flatten().any(|place| {
-        let place = place.to_string_lossy();
-        content
-            .windows(place.len())
-            .any(|window| window == place.as_bytes())
-    }))
+    let mut places = places.into_iter().flatten();
+    Ok(places
+        .find(|place| names(&content, place))
+        .map(Path::to_owned))
+}
+
+/// Whether a program has the path of something in a directory. Before it anything may be: texts of a program have no ends.
+/// But a path of one part, such as `/src`, is within those of all libraries, and counts where none can go on.
+fn names(content: &[u8], directory: &Path) -> bool {
+    let path = directory.as_os_str().as_encoded_bytes();
+    let is_short = directory.iter().count() <= 2;
+    let is_of_a_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    content
+        .windows(path.len() + 1)
+        .enumerate()
+        .any(|(at, window)| {
+            window.strip_prefix(path) == Some(b"/")
+                && !(is_short && content[..at].last().is_some_and(is_of_a_name))
+        })
 }
 
 /// Copies a file to a place whose directory need not exist.
@@ -198,6 +232,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn groups_without_programs_are_refused() {
+        let packed = ["tests/ptx", "benches/malloc"].map(PathBuf::from);
+        let check = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            refuse_empty_groups(&packed, &Groups::new(names))
+        };
+        check(&["tests", "bench", "stress"]).expect("both have one");
+        for names in [&[][..], &["stress", "examples"]] {
+            let message = check(names).expect_err("there are none").to_string();
+            let expected = "the group `examples` has no programs: ";
+            assert!(message.starts_with(expected), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
+
+    #[test]
+    fn programs_name_a_directory_by_paths_below_it() {
+        for (content, directory, expected) in [
+            ("no such file/home/me/heap/traces", "/home/me/heap", true),
+            ("\0/home/me/heap/target", "/home/me/heap", true),
+            ("/home/me/heap-two/traces", "/home/me/heap", false),
+            ("/home/me/heap", "/home/me/heap", false),
+            ("/rustc/59807616/library/std/src/io.rs", "/src", false),
+            ("\0host/src/device.rs\0", "/src", false),
+            ("\0/src/traces/sqlite3.sctrace", "/src", true),
+            ("/src/traces/sqlite3.sctrace", "/src", true),
+            ("", "/src", false),
+        ] {
+            let names = names(content.as_bytes(), Path::new(directory));
+            assert_eq!(names, expected, "{directory} in {content:?}");
+        }
+    }
+
     /// Runs the script of a bundle that has nothing but the command, which does nothing.
     #[cfg(unix)]
     fn run_groups(only: &str) -> (Option<i32>, String) {
@@ -261,10 +329,23 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_run_of_nothing_fails() {
-        for only in [" ", "tests"] {
+        let (code, said) = run_groups(" ");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("nothing ran"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn groups_whose_programs_are_missing_have_failed() {
+        for (only, name) in [
+            ("info tests", "tests"),
+            ("info examples", "examples"),
+            ("bench", "benchmarks"),
+        ] {
             let (code, said) = run_groups(only);
             assert_eq!(code, Some(1), "{said}");
-            assert!(said.contains("nothing ran"), "{said}");
+            assert!(said.contains(" 1 failed; "), "{said}");
+            assert!(said.ends_with(&format!("\nfailed: {name}\n")), "{said}");
         }
     }
 }

@@ -128,6 +128,19 @@ skip() {
   printf '%-32s skipped: %s\n' "$1" "$2"
 }
 
+# steps: how many steps there were, with those that did not run.
+steps() {
+  echo $((passed + ${#failed[@]} + ${#skipped[@]}))
+}
+
+# must_have_run NAME STEPS: what has a step for each program of the bundle has failed if there were no more steps.
+must_have_run() {
+  if (($(steps) == $2)); then
+    failed+=("$1")
+    printf '%-32s FAILED  this bundle has no programs for it: pack it again, and see what is left out\n' "$1"
+  fi
+}
+
 # both NAME COMMAND...: once as text and once as JSON.
 both() {
   local name=$1
@@ -151,12 +164,14 @@ if wanted info; then
   step "info --json" info.json "$command" info --json
 fi
 if wanted tests; then
+  before=$(steps)
   for test in "$here"/tests/*; do
     [[ -x $test ]] || continue
     name=$(basename "$test")
     # Of them host-conformance writes which case holds for which memory resource.
     SCATTERHEAP_MATRIX=$out/conformance.md step "test $name" "test-$name.txt" "$test" --show-output
   done
+  must_have_run tests "$before"
 fi
 if [[ " $only " == *" long "* ]]; then
   # Not in the foreground: the script could not be ended before it.
@@ -168,6 +183,7 @@ if [[ " $only " == *" long "* ]]; then
   fi
 fi
 if wanted examples; then
+  before=$(steps)
   for example in "$here"/examples/*; do
     [[ -x $example ]] || continue
     name=$(basename "$example")
@@ -175,6 +191,7 @@ if wanted examples; then
     [[ $name != *mandelbrot ]] || arguments+=(--output "$out/mandelbrot.png")
     step "example $name" "example-$name.txt" "$example" "${arguments[@]}"
   done
+  must_have_run examples "$before"
 fi
 if wanted stress; then
   both stress stress --threads "$threads" --heap "$heap"
@@ -251,12 +268,14 @@ fi
 if wanted bench; then
   step bench bench.txt "$command" bench --device "$device" --output "$out/bench" ${quick:+--quick}
   if [[ -z $quick ]]; then
+    before=$(steps)
     for benchmark in "$here"/benches/*; do
       [[ -x $benchmark ]] || continue
       name=$(basename "$benchmark")
       # Benchmarks write reports to where they run.
       step "benchmark $name" "benchmark-$name.txt" env --chdir="$out" "$benchmark" --bench
     done
+    must_have_run benchmarks "$before"
   fi
 fi
 if wanted report; then
