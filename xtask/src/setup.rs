@@ -29,7 +29,8 @@ const CUDA_VERSION: &str = "13.0.88";
 /// Where a wheel of these has its files.
 const IN_CUDA_WHEEL: &str = "nvidia/cu13/";
 
-/// Makes sure that the kernel compiler, CUDA's compiler, `CMake`, maturin and, where that is possible, Chromium are there.
+/// Makes sure that the kernel compiler, CUDA's compiler, `CMake`, maturin and, where that is possible, a compiler of C++
+/// and Chromium are there.
 pub fn run_setup() -> Result<()> {
     if let Some(room) = room::describe() {
         println!("{room}");
@@ -39,8 +40,14 @@ pub fn run_setup() -> Result<()> {
     install_cuda()?;
     let ptxas = toolchain::ptxas().context("ptxas was installed and is not there")?;
     println!("ptxas and nvcc: {CUDA_VERSION} ({})", ptxas.display());
-    if find_program("cmake").is_none() && is_debian() {
-        install_packages(&["cmake"]).context("cannot install CMake")?;
+    // nvcc compiles what is for the host by g++.
+    let missing: Vec<_> = ["cmake", "g++"]
+        .into_iter()
+        .filter(|program| find_program(program).is_none())
+        .collect();
+    if !missing.is_empty() && is_debian() {
+        install_packages(&missing)
+            .with_context(|| format!("cannot install {}", missing.join(" and ")))?;
     }
     install_maturin()?;
     install_browser();
