@@ -3,13 +3,14 @@
 //! Each slice that passed is a line of a record, which is the program's own: other sources make another. Slices have seeds of their own,
 //! so a run that was interrupted loses the slice that it was at, and the next goes on after the last one on record.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use fs4::{FileExt, TryLockError};
 use serde::{Deserialize, Serialize};
 
 use crate::executables::{self, fingerprint};
@@ -52,6 +53,7 @@ pub fn run(total: u64) -> Result<()> {
     let program = scratch.path().join("warps");
     fs::copy(&scenarios.file, &program).context("cannot copy the scenarios")?;
     let record = record_of(&program)?;
+    let _lock = lock(&record)?;
 
     let mut slices = read(&record)?;
     loop {
@@ -72,6 +74,28 @@ pub fn run(total: u64) -> Result<()> {
 fn record_of(program: &Path) -> Result<PathBuf> {
     let program = fingerprint(program)?;
     Ok(workspace().join(format!("target/shuttle/explored-{program:016x}.jsonl")))
+}
+
+/// Keeps a record to one run at a time: two would explore the same seeds, and count them twice. It ends with the file, also
+/// if the process is killed.
+fn lock(record: &Path) -> Result<File> {
+    let path = record.with_extension("lock");
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    match FileExt::try_lock(&file) {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "another run explores for {}; end it, or wait until it is through",
+            record.display()
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
 }
 
 /// Explores one slice. What it prints is shown if it fails.
@@ -180,6 +204,23 @@ mod tests {
         fs::write(&record, "{\"commit\":").expect("write");
         let error = read(&record).expect_err("half a line").to_string();
         assert!(error.contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn a_record_is_of_one_run_at_a_time() {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let [one, two] = ["one.jsonl", "two.jsonl"].map(|name| scratch.path().join(name));
+        let first = lock(&one).expect("nobody else has it");
+        lock(&two).expect("this is another");
+        let message = lock(&one).expect_err("it is locked").to_string();
+        assert!(
+            message.starts_with("another run explores for "),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{message}");
+        drop(first);
+        lock(&one).expect("the first is through");
+        assert!(!one.exists(), "what was explored is written elsewhere");
     }
 
     #[test]
