@@ -53,14 +53,14 @@ pub enum Test {
     Resources,
 }
 
-/// One line of a test.
+/// One line of a test. [`run`](crate::run) refuses a case that the test's kernels cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Case {
     /// The test.
     pub test: Test,
-    /// Least bytes asked for.
+    /// Least bytes asked for: 16, but for outputs, which may have 4.
     pub least: u64,
-    /// Most bytes asked for; the column `size`.
+    /// Most bytes asked for, less than 4 GiB but for a heap; the column `size`.
     pub most: u64,
     /// Threads, or warps; the column `n`.
     pub n: u32,
@@ -147,6 +147,59 @@ impl Case {
         let is_same = (self.test, self.n) == (other.test, other.n);
         is_same && (self.most == other.most * 2 || other.most == self.most * 2)
     }
+
+    /// Refuses what the test's kernels cannot do: they rely on sizes that were looked at here.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.advice().map_or(Ok(()), |advice| {
+            Err(Error::BadCase {
+                case: *self,
+                advice,
+            })
+        })
+    }
+
+    /// Whether the least size is one of whole pieces of 16 bytes that becomes the most by doubling.
+    const fn doubles(&self) -> bool {
+        let Self { least, most, .. } = *self;
+        least > 0
+            && least.is_multiple_of(16)
+            && most.is_multiple_of(least)
+            && (most / least).is_power_of_two()
+    }
+
+    /// What is to be changed about a case that the test's kernels cannot do.
+    fn advice(&self) -> Option<&'static str> {
+        let Self {
+            test,
+            least,
+            most,
+            n,
+        } = *self;
+        if test == Test::Init {
+            return None;
+        }
+        // Kernels and plug-ins take sizes of 4 bytes.
+        if most > u32::MAX.into() {
+            return Some("let no block have 4 GiB or more");
+        }
+        if least > most {
+            return Some("let the least size be no larger than the most");
+        }
+        match test {
+            // The graph and the kernels are what they are.
+            Test::Graph | Test::Resources => None,
+            _ if n == 0 => Some("let one thread work at least"),
+            Test::Workgen if least < 4 => Some("let all outputs have 4 bytes at least"),
+            Test::Workgen => None,
+            // Kernels link blocks, mark their ends, and read them by pieces.
+            _ if least < 16 => Some("let all blocks have 16 bytes at least"),
+            Test::Access if least != most => Some("let all blocks have the same size"),
+            Test::AllocHeavy if !self.doubles() => {
+                Some("let the least size be a multiple of 16 that becomes the most by doubling")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Case {
@@ -167,5 +220,73 @@ impl fmt::Display for Case {
             write!(formatter, ", n = {n}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with a case.
+    fn refusal(test: Test, least: u64, most: u64, n: u32) -> Option<String> {
+        let case = Case {
+            test,
+            least,
+            most,
+            n,
+        };
+        case.check().err().map(|error| error.to_string())
+    }
+
+    /// All tests that ask for blocks of the sizes of their cases.
+    fn with_sizes() -> impl Iterator<Item = Test> {
+        let others = [Test::Init, Test::Graph, Test::Resources];
+        Test::ALL
+            .into_iter()
+            .filter(move |test| !others.contains(test))
+    }
+
+    #[test]
+    fn sizes_that_kernels_cannot_do_are_refused() {
+        let too_large = u64::from(u32::MAX) + 1;
+        for test in with_sizes() {
+            assert_eq!(refusal(test, 16, 16, 1), None, "{test}");
+            for (least, most, n) in [(3, 16, 1), (0, 0, 1), (32, 16, 1), (16, 16, 0)] {
+                assert!(refusal(test, least, most, n).is_some(), "{test}");
+            }
+            let is_smallest = |least| refusal(test, least, 16, 1).is_none();
+            let smallest = if test == Test::Workgen { 4 } else { 16 };
+            assert_eq!((0..=16).find(|least| is_smallest(*least)), Some(smallest));
+            assert!(refusal(test, too_large, too_large, 1).is_some(), "{test}");
+        }
+        for test in [Test::Graph, Test::Resources] {
+            assert_eq!(refusal(test, 0, 0, 0), None);
+            assert!(refusal(test, 0, too_large, 0).is_some(), "{test}");
+        }
+        assert_eq!(refusal(Test::Init, 1 << 40, 1 << 40, 0), None);
+        let most = u32::MAX.into();
+        assert_eq!(refusal(Test::Uniform, most, most, 1), None);
+    }
+
+    #[test]
+    fn blocks_that_are_shared_have_one_size() {
+        assert_eq!(refusal(Test::Access, 24, 24, 1), None);
+        assert_eq!(
+            refusal(Test::Access, 16, 4096, 1).as_deref(),
+            Some(
+                "`access 16..4096 B, n = 1` cannot be measured: let all blocks have the same size"
+            )
+        );
+    }
+
+    #[test]
+    fn blocks_grow_by_doubling_and_are_marked_at_words() {
+        for (least, most) in [(16, 16), (16, 64 << 10), (48, 192)] {
+            assert_eq!(refusal(Test::AllocHeavy, least, most, 1), None);
+        }
+        for (least, most) in [(1, 64), (17, 34), (24, 48), (16, 48), (16, 100)] {
+            let refused = refusal(Test::AllocHeavy, least, most, 1).expect("it cannot be done");
+            assert_eq!(refused.lines().count(), 1, "{refused}");
+        }
     }
 }

@@ -392,6 +392,7 @@ mod tests {
             for heap_bytes in [16 * MIB, 256 * MIB, 16 << 30] {
                 let cases = of(&scope(gpu, quick, heap_bytes), &Test::ALL);
                 for case in cases {
+                    case.check().expect("kernels can do it");
                     let average = u64::midpoint(case.least, case.most);
                     let makes_its_own = matches!(case.test, Test::Init | Test::Oom | Test::Oommix);
                     let one_at_least = case.n == 1;

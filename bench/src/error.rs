@@ -1,5 +1,6 @@
 //! What can go wrong, each in one line.
 
+use crate::case::Case;
 use scatterheap_host::size::Bytes;
 use std::path::PathBuf;
 
@@ -53,6 +54,14 @@ pub enum Error {
         asked: String,
         /// The names that there are.
         known: String,
+    },
+    /// A case that the kernels of its test cannot do.
+    #[error("`{case}` cannot be measured: {advice}")]
+    BadCase {
+        /// The case.
+        case: Case,
+        /// What would do.
+        advice: &'static str,
     },
     /// A heap in which no case fits.
     #[error("a heap of {} was asked for, but the benchmark needs {} at least: give it more by --heap", Bytes(*.asked), Bytes(*.least))]

@@ -95,6 +95,11 @@ impl Plan {
         })
     }
 
+    /// Refuses cases that the kernels of their tests cannot do.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.cases.iter().try_for_each(Case::check)
+    }
+
     /// Bytes of the heap that a case needs; `None`: it makes its own, or needs none.
     #[must_use]
     pub fn heap_of(&self, case: &Case) -> Option<u64> {

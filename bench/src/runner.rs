@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # Errors
 ///
-/// If the device is lost, so that nothing can go on.
+/// If a case is none that the kernels of its test can do ([`Error::BadCase`](crate::Error::BadCase)): then nothing is
+/// measured. Or if the device is lost, so that nothing can go on.
 pub fn run(
     plan: &Plan,
     device: &Device,
@@ -30,6 +31,7 @@ pub fn run(
     stop: &AtomicBool,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<()> {
+    plan.check()?;
     // Relaxed: nothing else is told by it.
     let is_stopped = || stop.load(Ordering::Relaxed);
     let mut heaps = Heaps::new(allocators);

@@ -14,7 +14,7 @@ use scatterheap_bench::Test::{
     SizesAged, Uniform, UniformAged, Warp,
 };
 use scatterheap_bench::peer::worker;
-use scatterheap_bench::{Event, Plan};
+use scatterheap_bench::{Case, Event, Plan};
 use scatterheap_host::Device;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -89,6 +89,7 @@ const TESTS: &[Test] = tests![
     all_blocks_are_freed_before_a_reset,
     a_stop_ends_it_after_the_current_case,
     who_ends_after_a_stop_is_not_said_to_have_died,
+    cases_that_cannot_be_done_are_refused,
     shared_blocks_are_corrupt,
     what_is_printed_is_no_message,
     what_cannot_be_loaded_is_refused,
@@ -276,6 +277,23 @@ fn who_ends_after_a_stop_is_not_said_to_have_died(workshop: &Workshop) {
     });
     measured.expect("it was stopped");
     assert_eq!(begun, 1);
+}
+
+fn cases_that_cannot_be_done_are_refused(workshop: &Workshop) {
+    let plugin = workshop.build_as("good", "spared");
+    let bad = Case {
+        most: 1 << 32,
+        ..case(Uniform, 64)
+    };
+    let plan = plan([&cases()[..], &[bad]].concat());
+    let outcome = Outcome::of(&plugin.library, &plan, PATIENT);
+    let refused =
+        "`uniform 64..4294967296 B, n = 50` cannot be measured: let no block have 4 GiB or more";
+    assert_eq!(outcome.error.as_deref(), Some(refused));
+    assert!(
+        outcome.rows.is_empty() && outcome.failed.is_empty(),
+        "{outcome:?}"
+    );
 }
 
 fn shared_blocks_are_corrupt(workshop: &Workshop) {

@@ -7,13 +7,14 @@ use super::counters::{Counters, not_compiled_for};
 use crate::allocator::Handle;
 use crate::bench::{Arrays, Bench, Ground};
 use crate::contents::Faults;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::figures::Figures;
 use bench_kernels::DeviceAllocator;
 use bench_kernels::workgen::{
     CHUNK, CheckArguments, CheckOutputs, CountWords, NativeProduce, PassArguments, Produce,
     SumArguments, SumChunks, Work, WorkArguments, WriteOutputs, levels,
 };
+use scatterheap_host::size::Bytes;
 use scatterheap_host::{Device, Grid, Memory};
 use simt::kernel::Kernel;
 
@@ -134,6 +135,18 @@ impl Outputs {
     }
 }
 
+/// Words of all outputs, which the two passes add up in 4 bytes.
+fn words_of(sizes: &[u32]) -> Result<u64> {
+    let words: u64 = sizes.iter().map(|size| u64::from(size / 4)).sum();
+    if words > u32::MAX.into() {
+        return Err(Error::Unfit(format!(
+            "outputs of {} in all are too many for two passes, which place less than 16 GiB",
+            Bytes(words * 4)
+        )));
+    }
+    Ok(words)
+}
+
 /// The memory of the baseline.
 struct TwoPasses {
     outputs: Outputs,
@@ -145,7 +158,7 @@ impl TwoPasses {
     fn new(ground: &Ground<'_>) -> Result<Self> {
         let count = ground.case.n;
         let sizes = ground.sizes(count as usize);
-        let words: u64 = sizes.into_iter().map(|size| u64::from(size / 4)).sum();
+        let words = words_of(&sizes)?;
         let counts: u64 = levels(count.into()).map(|(_, length)| length).sum();
         Ok(Self {
             outputs: Outputs::new(ground)?,
@@ -184,6 +197,7 @@ impl TwoPasses {
 
 #[cfg(test)]
 mod tests {
+    use super::words_of;
     use crate::case::{Case, Test};
     use crate::tests::try_out::{HEAP_BYTES, try_baseline, try_out, try_out_leaking};
 
@@ -224,5 +238,15 @@ mod tests {
             found.expect_metrics(&["null", "corrupt", super::METRIC]);
             found.expect_zero(&["null", "corrupt"]);
         }
+    }
+
+    #[test]
+    fn outputs_whose_places_are_too_large_numbers_are_refused() {
+        assert_eq!(words_of(&[7, 8, 9]).expect("few"), 5);
+        let mut sizes = vec![u32::MAX; 4];
+        assert_eq!(words_of(&sizes).expect("they fit"), (1 << 32) - 4);
+        sizes.push(16);
+        let refused = words_of(&sizes).expect_err("a word too many").to_string();
+        assert!(refused.starts_with("outputs of 16 GiB in all"), "{refused}");
     }
 }
