@@ -181,7 +181,7 @@ impl Scope {
                 group.bench_function(id, |bencher| {
                     bencher.iter_custom(|times| {
                         let mut launch = || {
-                            // SAFETY: there are two counters.
+                            // SAFETY: there are two counters, and all sizes are 16 bytes at least.
                             self.device
                                 .time_calls(|| unsafe { allocator.churn(&churn) })
                         };

@@ -15,7 +15,8 @@
  *              default stream. Do not wait for it: the benchmark puts events before and after the call.
  *   result     0 if all went well. Anything else is an error: a cudaError_t, a CUresult or a number of
  *              your own. The benchmark then reports the case as failed, with that number.
- *   block      What the allocator hands out: NULL if nothing is left, else aligned to 16 bytes.
+ *   block      What the allocator hands out: NULL if nothing is left, else aligned to 16 bytes, as long as was asked
+ *              for, and nobody else's until it is freed.
  *   block_dim  Threads in a thread block of the launch. Launch enough thread blocks for n threads.
  */
 #ifndef SCATTERHEAP_PEER_H

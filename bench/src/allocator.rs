@@ -90,7 +90,19 @@ pub struct Resources {
 
 /// An allocator under measurement. Methods that work on the device only enqueue their launch on the device's
 /// default stream: the runner waits, and takes the time.
-pub trait Allocator {
+///
+/// # Safety
+///
+/// Kernels of the benchmark use what it gives, and nothing else looks at that:
+/// - What [`handle`](Self::handle) gives is of a heap on its device, which lives until the next `create` or `destroy`, or until the
+///   allocator is dropped, and until the work that was enqueued before has ended.
+/// - What [`allocate`](Self::allocate) and [`allocate_of_warps`](Self::allocate_of_warps) store is NULL or the address of a block:
+///   as many bytes as were asked for, aligned to 16, that kernels of its device may read and write, and that nobody else
+///   has until they are freed. (Blocks of others are verified all the same, as far as they can be.) One that
+///   [is a floor](Self::is_floor) may store anything, and can do no tests but those of
+///   [`Floor::takes_test`](crate::allocators::Floor::takes_test).
+/// - What it has enqueued has ended when all work of the device's default stream has.
+pub unsafe trait Allocator {
     /// Name in the table: lower-case letters, digits and `_`.
     fn name(&self) -> &str;
 
@@ -196,7 +208,7 @@ pub trait Allocator {
     ///
     /// # Safety
     ///
-    /// There must be two counters where the request says.
+    /// There must be two counters where the request says, and the sizes be from 1 byte on, the least no larger than the most.
     ///
     /// # Errors
     ///

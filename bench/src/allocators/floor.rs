@@ -66,7 +66,8 @@ impl Floor {
     }
 }
 
-impl Allocator for Floor {
+// SAFETY: it is a floor, without a handle, and launches kernels on the default stream only.
+unsafe impl Allocator for Floor {
     fn name(&self) -> &'static str {
         "floor"
     }

@@ -84,7 +84,9 @@ impl Scatterheap {
     }
 }
 
-impl Allocator for Scatterheap {
+// SAFETY: its kernels store what the heap's `malloc` gives them, and are launched on the default stream; the handle is that
+// of the heap that it has, which waits for launches before it is gone.
+unsafe impl Allocator for Scatterheap {
     fn name(&self) -> &str {
         &self.name
     }

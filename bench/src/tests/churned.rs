@@ -18,7 +18,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<()> {
         n: bench.ground.case.n.min(MOST_THREADS),
         ..faults.churn(&bench.ground)
     };
-    // SAFETY: there are two counters.
+    // SAFETY: there are two counters, and sizes of cases are 16 bytes at least.
     blocks::run_after(bench, |allocator| unsafe { allocator.churn(&churn) })?;
     let (null, corrupt) = faults.count()?;
     bench.figures.count("churned_null", null.into());

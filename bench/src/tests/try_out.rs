@@ -55,7 +55,8 @@ pub(super) fn try_baseline(case: Case) -> Found {
 /// An allocator whose `free` does nothing.
 struct Leaking(Scatterheap);
 
-impl Allocator for Leaking {
+// SAFETY: all is that of scatterheap, but that blocks are never free again.
+unsafe impl Allocator for Leaking {
     fn name(&self) -> &'static str {
         "leaking"
     }
