@@ -26,9 +26,17 @@ use std::sync::atomic::AtomicBool;
 /// # Errors
 ///
 /// If the parent is not one: whatever else goes wrong is told to it.
-pub fn worker(open: impl Fn(&Selector) -> crate::Result<Device>) -> Result<Infallible, Error> {
+///
+/// # Safety
+///
+/// Standard input names a shared library, which is loaded and called: that must be as for
+/// [`Library::open`](super::Library::open). [`Workers`](super::Workers) sends the path that it was given.
+pub unsafe fn worker(
+    open: impl Fn(&Selector) -> crate::Result<Device>,
+) -> Result<Infallible, Error> {
     let (order, mut channel) = receive().map_err(|error| Error::NotAWorker(error.to_string()))?;
-    let last = match obey(&order, &mut channel, open) {
+    // SAFETY: as the caller promises.
+    let last = match unsafe { obey(&order, &mut channel, open) } {
         Ok(()) => Message::Done,
         Err(error) => Message::Refused(error.to_string()),
     };
@@ -74,14 +82,19 @@ fn tell(channel: &mut UnixStream, message: &Message) {
     }
 }
 
-fn obey(
+/// Loads the plug-in, and measures it.
+///
+/// # Safety
+///
+/// The order must name a library as [`Library::open`] wants one.
+unsafe fn obey(
     order: &Order,
     channel: &mut UnixStream,
     open: impl Fn(&Selector) -> crate::Result<Device>,
 ) -> crate::Result<()> {
     let device = open(&order.device.parse()?)?;
     tell(channel, &Message::Ready);
-    // SAFETY: that it is a plug-in is what whoever named it says.
+    // SAFETY: as the caller promises.
     let library = unsafe { Library::open(&order.library) }?;
     tell(channel, &Message::Named(library.name().to_owned()));
     let Some(plan) = &order.plan else {

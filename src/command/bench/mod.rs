@@ -194,7 +194,8 @@ fn note_what_is_missing(measured: &Measured, arguments: &Arguments) {
 
 /// Measures a plug-in for the parent process; returns only if there is none.
 pub fn work() -> Result<()> {
-    match scatterheap_bench::peer::worker(measure::open_with_kernels) {
+    // SAFETY: that it is a plug-in, as `scatterheap_peer.h` wants one, is what whoever names it by `--peer` says.
+    match unsafe { scatterheap_bench::peer::worker(measure::open_with_kernels) } {
         Err(error) => Err(error.into()),
     }
 }
