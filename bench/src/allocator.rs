@@ -7,6 +7,7 @@ use bench_kernels::blocks;
 use bench_kernels::churn::Rounds;
 use heap_core::Heap;
 use kernels::sizes::Sizes;
+use scatterheap_host::Device;
 
 /// Who asks for how much.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +94,8 @@ pub struct Resources {
 ///
 /// # Safety
 ///
-/// Kernels of the benchmark use what it gives, and nothing else looks at that:
+/// Kernels of the benchmark use what it gives, and nothing else looks at that. Its device is [`device`](Self::device), or whichever is
+/// measured.
 /// - What [`handle`](Self::handle) gives is of a heap on its device, which lives until the next `create` or `destroy`, or until the
 ///   allocator is dropped, and until the work that was enqueued before has ended.
 /// - What [`allocate`](Self::allocate) and [`allocate_of_warps`](Self::allocate_of_warps) store is NULL or the address of a block:
@@ -105,6 +107,9 @@ pub struct Resources {
 pub unsafe trait Allocator {
     /// Name in the table: lower-case letters, digits and `_`.
     fn name(&self) -> &str;
+
+    /// The device that it allocates on: it is measured on no other. Nothing, if it finds that by itself, as plug-ins do.
+    fn device(&self) -> Option<&Device>;
 
     /// Whether it can do a test at all; one that it cannot has no row.
     fn can(&self, test: Test) -> bool;

@@ -63,6 +63,18 @@ pub enum Error {
         /// What would do.
         advice: &'static str,
     },
+    /// An allocator of another device, or of another handle of it.
+    #[error(
+        "`{allocator}` allocates on {its}, but {measured} is measured: make it of that device handle, or of a clone of it"
+    )]
+    OtherDevice {
+        /// Its name.
+        allocator: String,
+        /// The device that it allocates on.
+        its: String,
+        /// The device that is measured.
+        measured: String,
+    },
     /// A heap in which no case fits.
     #[error("a heap of {} was asked for, but the benchmark needs {} at least: give it more by --heap", Bytes(*.asked), Bytes(*.least))]
     HeapTooSmall {

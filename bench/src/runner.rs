@@ -3,7 +3,7 @@
 use crate::allocator::Allocator;
 use crate::bench::{Bench, Ground};
 use crate::case::{Case, Test};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::plan::Plan;
 use crate::row::Event;
@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// # Errors
 ///
-/// If a case is none that the kernels of its test can do ([`Error::BadCase`](crate::Error::BadCase)): then nothing is
-/// measured. Or if the device is lost, so that nothing can go on.
+/// If a case is none that the kernels of its test can do ([`Error::BadCase`]): then nothing is
+/// measured. The same if an allocator is of another device ([`Error::OtherDevice`]). Or if the device is lost, so that nothing can
+/// go on.
 pub fn run(
     plan: &Plan,
     device: &Device,
@@ -32,6 +33,9 @@ pub fn run(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<()> {
     plan.check()?;
+    allocators
+        .iter()
+        .try_for_each(|allocator| refuse_other_devices(device, &**allocator))?;
     // Relaxed: nothing else is told by it.
     let is_stopped = || stop.load(Ordering::Relaxed);
     let mut heaps = Heaps::new(allocators);
@@ -68,6 +72,18 @@ pub fn run(
         }
     }
     Ok(())
+}
+
+/// Refuses an allocator whose blocks and handle kernels of the device cannot use.
+fn refuse_other_devices(device: &Device, allocator: &dyn Allocator) -> Result<()> {
+    match allocator.device() {
+        Some(its) if !its.is_same(device) => Err(Error::OtherDevice {
+            allocator: allocator.name().to_owned(),
+            its: its.label(),
+            measured: device.label(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn shuffled(plan: &Plan) -> Vec<Case> {

@@ -72,6 +72,10 @@ unsafe impl Allocator for Floor {
         "floor"
     }
 
+    fn device(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
     fn can(&self, test: Test) -> bool {
         Self::takes_test(test)
     }

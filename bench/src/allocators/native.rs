@@ -62,6 +62,10 @@ unsafe impl Allocator for Native {
         Self::name_on(&self.device)
     }
 
+    fn device(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
     fn can(&self, test: Test) -> bool {
         match test {
             Test::UniformAged

@@ -91,6 +91,10 @@ unsafe impl Allocator for Scatterheap {
         &self.name
     }
 
+    fn device(&self) -> Option<&Device> {
+        Some(&self.device)
+    }
+
     fn can(&self, _test: Test) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use super::interface::Functions;
 use super::name;
 use crate::allocator::{Allocator, Churn, Request};
 use crate::case::Test;
-use scatterheap_host::Grid;
+use scatterheap_host::{Device, Grid};
 use std::ffi::{CStr, c_void};
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -134,6 +134,10 @@ fn one_line(text: &str) -> String {
 unsafe impl Allocator for Library {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn device(&self) -> Option<&Device> {
+        None
     }
 
     fn can(&self, test: Test) -> bool {

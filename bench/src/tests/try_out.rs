@@ -61,6 +61,10 @@ unsafe impl Allocator for Leaking {
         "leaking"
     }
 
+    fn device(&self) -> Option<&Device> {
+        self.0.device()
+    }
+
     fn can(&self, test: Test) -> bool {
         self.0.can(test)
     }
