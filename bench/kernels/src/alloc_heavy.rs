@@ -37,7 +37,8 @@ pub struct GrowthArguments<A> {
 
 // SAFETY: all zeroes are an allocator's and a growth's.
 unsafe impl<A: DeviceAllocator> Zeroable for GrowthArguments<A> {}
-// SAFETY: both parts are plain old data of 8-byte fields, so there is no padding between them.
+// SAFETY: both parts are plain old data, aligned to 8 bytes and a multiple of 8 long, the allocator as its trait wants it, so there is
+// no padding between them nor behind them.
 unsafe impl<A: DeviceAllocator> Pod for GrowthArguments<A> {}
 
 /// The words at both ends of the bytes from `begin` to `end`: where they lie, and what they hold.

@@ -5,7 +5,12 @@ use heap::Heap;
 
 /// An allocator that kernels can be compiled for. It travels by value in their arguments, as fields of
 /// 8 bytes.
-pub trait DeviceAllocator: Pod + Send + Sync {
+///
+/// # Safety
+///
+/// It must be aligned to 8 bytes, and its size a multiple of 8, so that there is no padding in arguments that begin with it. What its
+/// methods give must be NULL or a block as they say, which is nobody else's until it is freed: kernels write there.
+pub unsafe trait DeviceAllocator: Pod + Send + Sync {
     /// Allocates a block of `bytes` bytes, aligned to 16; NULL if there is none.
     fn malloc(&self, bytes: u64) -> *mut u8;
 
@@ -25,7 +30,15 @@ pub trait DeviceAllocator: Pod + Send + Sync {
     unsafe fn realloc(&self, block: *mut u8, held: u64, bytes: u64) -> *mut u8;
 }
 
-impl DeviceAllocator for Heap {
+const _: () = assert!(is_of_words::<Heap>() && is_of_words::<Native>());
+
+/// Whether a type is aligned to 8 bytes, and its size a multiple of 8.
+const fn is_of_words<T>() -> bool {
+    align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8)
+}
+
+// SAFETY: it is of words, see above, and its blocks are aligned to 16 bytes and one owner's.
+unsafe impl DeviceAllocator for Heap {
     #[inline(always)]
     fn malloc(&self, bytes: u64) -> *mut u8 {
         Heap::malloc(self, bytes)
@@ -52,7 +65,8 @@ pub struct Native {
     unused: u64,
 }
 
-impl DeviceAllocator for Native {
+// SAFETY: it is of words, see above; CUDA's `malloc` aligns blocks to 16 bytes, and so does that of hosts with 64-bit addresses.
+unsafe impl DeviceAllocator for Native {
     #[inline(always)]
     fn malloc(&self, bytes: u64) -> *mut u8 {
         // SAFETY: any size may be asked for.

@@ -34,7 +34,8 @@ pub struct Rounds {
 
 // SAFETY: all zeroes are an allocator's and a number of rounds.
 unsafe impl<A: DeviceAllocator> Zeroable for ChurnArguments<A> {}
-// SAFETY: both parts are plain old data of 8-byte fields, so there is no padding between them.
+// SAFETY: both parts are plain old data, aligned to 8 bytes and a multiple of 8 long, the allocator as its trait wants it, so there is
+// no padding between them nor behind them.
 unsafe impl<A: DeviceAllocator> Pod for ChurnArguments<A> {}
 
 /// What a thread does.

@@ -54,7 +54,8 @@ pub struct GraphArguments<A> {
 
 // SAFETY: all zeroes are an allocator's and a batch's.
 unsafe impl<A: DeviceAllocator> Zeroable for GraphArguments<A> {}
-// SAFETY: both parts are plain old data of 8-byte fields, so there is no padding between them.
+// SAFETY: both parts are plain old data, aligned to 8 bytes and a multiple of 8 long, the allocator as its trait wants it, so there is
+// no padding between them nor behind them.
 unsafe impl<A: DeviceAllocator> Pod for GraphArguments<A> {}
 
 /// A vertex in the calling thread's hands, and its edges of the batch.
