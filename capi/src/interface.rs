@@ -137,7 +137,8 @@ pub unsafe extern "C" fn scatterheap_configure_default(composition: *const c_cha
 ///
 /// # Safety
 ///
-/// The handle must be NULL or one that was created here, and the stream live as long as the resource.
+/// The handle must be NULL or one that was created here, and the stream NULL or one of the device's primary context that lives as
+/// long as the resource. (The per-thread default stream is refused.)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scatterheap_allocate(
     resource: *const Handle,
@@ -148,7 +149,8 @@ pub unsafe extern "C" fn scatterheap_allocate(
     let allocate = || {
         // SAFETY: as the caller promises.
         let resource = unsafe { held(resource) }?;
-        let block = resource.allocate(bytes as u64, alignment as u64, stream as u64)?;
+        // SAFETY: as the caller promises.
+        let block = unsafe { resource.allocate(bytes as u64, alignment as u64, stream as u64) }?;
         Ok(block.as_ptr())
     };
     guard(allocate).unwrap_or(ptr::null_mut())
@@ -190,7 +192,8 @@ pub unsafe extern "C" fn scatterheap_record_stream(
     status(guard(|| {
         // SAFETY: as the caller promises.
         let resource = unsafe { held(resource) }?;
-        resource.record_stream(pointer(block)?, stream as u64)
+        // SAFETY: as the caller promises.
+        unsafe { resource.record_stream(pointer(block)?, stream as u64) }
     }))
 }
 

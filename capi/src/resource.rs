@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A memory resource for callers in other languages. Streams are handles of CUDA (0 is the default stream), which
-/// must not be destroyed before the resource is dropped; on the CPU they only tell streams apart.
+/// must not be destroyed before the resource is dropped: it may record events on them until then. On the CPU they only tell
+/// streams apart.
 pub struct Resource {
     device: Device,
     composition: Composition,
@@ -119,12 +120,23 @@ impl Resource {
     /// # Errors
     ///
     /// As for [`MemoryResource::allocate`], and for the per-thread default stream.
+    ///
+    /// # Safety
+    ///
+    /// On a GPU the stream must be 0 or 1, which is the default stream, 2, which is the per-thread one and refused, or the handle of a
+    /// stream of the device's primary context that is not destroyed before the resource is dropped.
     #[inline]
-    pub fn allocate(&self, bytes: u64, alignment: u64, stream: u64) -> Result<DevicePointer> {
+    pub unsafe fn allocate(
+        &self,
+        bytes: u64,
+        alignment: u64,
+        stream: u64,
+    ) -> Result<DevicePointer> {
         let _context = KeptContext::of_this_thread();
-        self.streams.with(&self.device, stream, |stream| {
-            Ok(self.layers.memory.allocate(bytes, alignment, stream)?)
-        })
+        let allocate =
+            |stream: &Stream| Ok(self.layers.memory.allocate(bytes, alignment, stream)?);
+        // SAFETY: as the caller promises; the layers are dropped with the resource.
+        unsafe { self.streams.with(&self.device, stream, allocate) }
     }
 
     /// Takes a block back, after the work on a stream, and on those that were recorded for it.
@@ -135,7 +147,8 @@ impl Resource {
     ///
     /// # Safety
     ///
-    /// As for [`MemoryResource::deallocate`]; the streams that were recorded are waited for, too.
+    /// As for [`MemoryResource::deallocate`]; the streams that were recorded are waited for, too. The stream must be as for
+    /// [`allocate`](Self::allocate).
     #[inline]
     pub unsafe fn deallocate(
         &self,
@@ -145,7 +158,7 @@ impl Resource {
         stream: u64,
     ) -> Result<()> {
         let _context = KeptContext::of_this_thread();
-        self.streams.with(&self.device, stream, |stream| {
+        let deallocate = |stream: &Stream| {
             // Before the call, as another thread may get the same address right after it.
             let others = self.used_by_others.remove(pointer);
             let outcome = wait_for(&others, stream).and_then(|()| {
@@ -164,7 +177,9 @@ impl Resource {
                 }
             }
             outcome
-        })
+        };
+        // SAFETY: as the caller promises; the layers are dropped with the resource.
+        unsafe { self.streams.with(&self.device, stream, deallocate) }
     }
 
     /// How often it was reset: whoever holds a block for long notes it before the allocation, as a block of another
@@ -205,11 +220,17 @@ impl Resource {
     /// # Errors
     ///
     /// For the per-thread default stream.
-    pub fn record_stream(&self, pointer: DevicePointer, stream: u64) -> Result<()> {
-        self.streams.with(&self.device, stream, |stream| {
+    ///
+    /// # Safety
+    ///
+    /// The stream must be as for [`allocate`](Self::allocate).
+    pub unsafe fn record_stream(&self, pointer: DevicePointer, stream: u64) -> Result<()> {
+        let record = |stream: &Stream| {
             self.used_by_others.insert(pointer, stream);
             Ok(())
-        })
+        };
+        // SAFETY: as the caller promises; what is noted here is dropped with the resource.
+        unsafe { self.streams.with(&self.device, stream, record) }
     }
 
     /// Gives what is kept for later back to the device; its bytes.
@@ -311,6 +332,18 @@ mod tests {
         Resource::new("cpu", composition).expect("a resource")
     }
 
+    /// Allocates a block for a stream, which is any number on the CPU.
+    fn allocate(resource: &Resource, bytes: u64, alignment: u64, stream: u64) -> DevicePointer {
+        // SAFETY: the tests are on the CPU.
+        unsafe { resource.allocate(bytes, alignment, stream) }.expect("memory")
+    }
+
+    /// Says that a block is used on a stream, which is any number on the CPU.
+    fn record(resource: &Resource, block: DevicePointer, stream: u64) {
+        // SAFETY: the tests are on the CPU.
+        unsafe { resource.record_stream(block, stream) }.expect("a stream");
+    }
+
     /// Gives a block back that nothing uses, or what is no such block, which is refused.
     fn give_back(
         resource: &Resource,
@@ -347,7 +380,7 @@ mod tests {
             "caching,segments,limit=128MiB,device",
         ] {
             let resource = resource(composition);
-            let block = resource.allocate(1000, 256, 0).expect("memory");
+            let block = allocate(&resource, 1000, 256, 0);
             let figures = resource.figures();
             assert_eq!((figures.live_blocks, figures.live_bytes), (1, 1000));
             assert!(give_back(&resource, block, 999, 256, 0).is_err());
@@ -360,7 +393,7 @@ mod tests {
     #[test]
     fn figures_and_places_say_what_happened() {
         let resource = resource("statistics,tracking,caching");
-        let block = resource.allocate(1 << 20, 256, 0).expect("memory");
+        let block = allocate(&resource, 1 << 20, 256, 0);
         let figures = resource.figures();
         assert_eq!((figures.allocations, figures.peak_bytes), (1, 1 << 20));
         let (reserved, free) = (figures.reserved_bytes, figures.free_bytes);
@@ -390,10 +423,10 @@ mod tests {
             "caching,segments,limit=2GiB,device",
         ] {
             let resource = resource(composition);
-            let block = resource.allocate(LARGE, 256, 0x500).expect("memory");
+            let block = allocate(&resource, LARGE, 256, 0x500);
             give_back(&resource, block, LARGE, 256, 0x500).expect("handed out");
             assert_eq!(resource.figures().waits, 0, "{composition}");
-            resource.allocate(LARGE, 256, 0x600).expect("memory");
+            allocate(&resource, LARGE, 256, 0x600);
             assert_eq!(resource.figures().waits, 1, "{composition}");
         }
         assert_eq!(resource("slab").figures().waits, UNKNOWN);
@@ -402,7 +435,7 @@ mod tests {
     #[test]
     fn free_memory_of_all_layers_is_added_up() {
         let resource = resource("caching,segments,buddy=256MiB");
-        let block = resource.allocate(1 << 20, 256, 0).expect("memory");
+        let block = allocate(&resource, 1 << 20, 256, 0);
         let figures = resource.figures();
         assert_eq!(figures.reserved_bytes, 256 << 20);
         assert_eq!(figures.free_bytes, 255 << 20);
@@ -418,11 +451,11 @@ mod tests {
     #[test]
     fn only_a_lone_arena_is_reset() {
         let arena = resource("arena=1MiB");
-        let first = arena.allocate(1000, 256, 0).expect("memory");
-        arena.allocate(1000, 256, 0).expect("memory");
+        let first = allocate(&arena, 1000, 256, 0);
+        allocate(&arena, 1000, 256, 0);
         reset(&arena).expect("an arena");
         assert_eq!(arena.figures().live_blocks, 0);
-        assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), first);
+        assert_eq!(allocate(&arena, 1000, 256, 0), first);
         for other in ["caching", "statistics,arena=1MiB"] {
             let error = reset(&resource(other)).expect_err(other);
             assert!(error.to_string().contains(other), "{error}");
@@ -433,9 +466,9 @@ mod tests {
     fn a_block_of_another_generation_is_not_taken_back() {
         let arena = resource("arena=1MiB");
         let generation = arena.generation();
-        let block = arena.allocate(1000, 256, 0).expect("memory");
+        let block = allocate(&arena, 1000, 256, 0);
         reset(&arena).expect("an arena");
-        assert_eq!(arena.allocate(1000, 256, 0).expect("memory"), block);
+        assert_eq!(allocate(&arena, 1000, 256, 0), block);
         // SAFETY: nothing uses it, here and below.
         let gone = unsafe { arena.deallocate_of(generation, block, 1000, 256, 0) };
         assert!(matches!(gone, Err(Error::Reset)), "{gone:?}");
@@ -449,10 +482,10 @@ mod tests {
     #[test]
     fn recorded_streams_are_forgotten_with_the_block() {
         let resource = resource("caching");
-        let block = resource.allocate(1000, 256, 0).expect("memory");
-        resource.record_stream(block, 0x500).expect("a stream");
-        resource.record_stream(block, 0x500).expect("a stream");
-        resource.record_stream(block, 0x600).expect("a stream");
+        let block = allocate(&resource, 1000, 256, 0);
+        record(&resource, block, 0x500);
+        record(&resource, block, 0x500);
+        record(&resource, block, 0x600);
         assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 2);
         give_back(&resource, block, 1000, 256, 0).expect("handed out");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
@@ -461,15 +494,15 @@ mod tests {
     #[test]
     fn recorded_streams_outlive_a_refused_deallocation() {
         let resource = resource("caching");
-        let block = resource.allocate(1000, 256, 0).expect("memory");
-        resource.record_stream(block, 0x500).expect("a stream");
+        let block = allocate(&resource, 1000, 256, 0);
+        record(&resource, block, 0x500);
         give_back(&resource, block, 999, 256, 0).expect_err("another size");
         assert_eq!(resource.used_by_others.blocks.lock()[&block].len(), 1);
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 1);
         give_back(&resource, block, 1000, 256, 0).expect("handed out");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
         // Of what is gone nothing stays for whoever gets the address next.
-        resource.record_stream(block, 0x500).expect("a stream");
+        record(&resource, block, 0x500);
         give_back(&resource, block, 1000, 256, 0).expect_err("a second free");
         assert_eq!(resource.used_by_others.count.load(Ordering::Relaxed), 0);
     }
@@ -477,8 +510,8 @@ mod tests {
     #[test]
     fn recorded_streams_are_forgotten_by_a_reset() {
         let arena = resource("arena=1MiB");
-        let block = arena.allocate(1000, 256, 0).expect("memory");
-        arena.record_stream(block, 0x500).expect("a stream");
+        let block = allocate(&arena, 1000, 256, 0);
+        record(&arena, block, 0x500);
         reset(&arena).expect("an arena");
         assert!(arena.used_by_others.blocks.lock().is_empty());
         assert_eq!(arena.used_by_others.count.load(Ordering::Relaxed), 0);
@@ -489,7 +522,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("trace.csv");
         let resource = resource(&format!("trace={},caching", file.display()));
-        let block = resource.allocate(1000, 256, 0).expect("memory");
+        let block = allocate(&resource, 1000, 256, 0);
         give_back(&resource, block, 1000, 256, 0).expect("handed out");
         resource.flush().expect("written");
         let lines = std::fs::read_to_string(&file).expect("a file");

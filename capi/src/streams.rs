@@ -26,21 +26,28 @@ impl Streams {
     /// # Errors
     ///
     /// If it is the per-thread stream, and those of the body.
+    ///
+    /// # Safety
+    ///
+    /// On a GPU the handle must be 0 or 1, that of the per-thread stream, which is refused, or that of a stream of the device's primary
+    /// context which is not destroyed before these streams are dropped, and whatever `body` brings it to.
     #[inline]
-    pub fn with<T>(
+    pub unsafe fn with<T>(
         &self,
         device: &Device,
         handle: u64,
         body: impl FnOnce(&Stream) -> Result<T>,
     ) -> Result<T> {
         let Some(own) = self.0.own() else {
-            return with_anew(device, handle, body);
+            // SAFETY: as the caller promises.
+            return unsafe { with_anew(device, handle, body) };
         };
         let mut known = own.borrow_mut();
         match known.first() {
             Some((first, stream)) if *first == handle => body(stream),
             _ => {
-                find(&mut known, device, handle)?;
+                // SAFETY: as the caller promises.
+                unsafe { find(&mut known, device, handle) }?;
                 body(&known[0].1)
             }
         }
@@ -48,28 +55,36 @@ impl Streams {
 }
 
 /// The same in a thread that ends and has no list any more.
+///
+/// # Safety
+///
+/// As for [`Streams::with`].
 #[cold]
-fn with_anew<T>(
+unsafe fn with_anew<T>(
     device: &Device,
     handle: u64,
     body: impl FnOnce(&Stream) -> Result<T>,
 ) -> Result<T> {
     let mut known = Vec::new();
-    find(&mut known, device, handle)?;
+    // SAFETY: as the caller promises.
+    unsafe { find(&mut known, device, handle) }?;
     body(&known[0].1)
 }
 
 /// Puts the stream to the front of the list.
+///
+/// # Safety
+///
+/// As for [`Streams::with`].
 #[cold]
-fn find(known: &mut Vec<(u64, Stream)>, device: &Device, handle: u64) -> Result<()> {
+unsafe fn find(known: &mut Vec<(u64, Stream)>, device: &Device, handle: u64) -> Result<()> {
     if handle == PER_THREAD && device.is_gpu() {
         return Err(Error::PerThreadStream);
     }
     let place = known.iter().position(|(other, _)| *other == handle);
     let entry = match place {
         Some(place) => known.remove(place),
-        // SAFETY: whoever calls the interface promises that streams outlive the resource, and it is not the
-        // per-thread stream.
+        // SAFETY: as the caller promises, and it is not the per-thread stream of a GPU.
         None => (handle, unsafe { Stream::adopt(device, handle) }),
     };
     known.insert(0, entry);
@@ -85,7 +100,8 @@ mod tests {
     fn a_handle_is_the_same_stream_each_time() {
         let device = Device::cpu();
         let streams = Streams::default();
-        let id = |handle| streams.with(&device, handle, |stream| Ok(stream.id()));
+        // SAFETY: on the CPU streams are any numbers.
+        let id = |handle| unsafe { streams.with(&device, handle, |stream| Ok(stream.id())) };
         let ids: Vec<_> = (0..2 * MOST as u64)
             .map(|handle| id(handle << 8).expect("a stream"))
             .collect();

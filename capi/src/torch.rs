@@ -130,7 +130,7 @@ pub fn configure(text: &str) -> Result<()> {
 ///
 /// # Safety
 ///
-/// The stream must be one of the device that is never destroyed, as `PyTorch`'s are not.
+/// The stream must be NULL, or one of the device's primary context that is never destroyed, as `PyTorch`'s are not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scatterheap_torch_allocate(
     bytes: usize,
@@ -142,7 +142,8 @@ pub unsafe extern "C" fn scatterheap_torch_allocate(
     }
     let allocate = || {
         let resource = &default_of(device)?.resource;
-        let block = resource.allocate(bytes as u64, DEFAULT_ALIGNMENT, stream as u64)?;
+        // SAFETY: as the caller promises; default resources are never dropped.
+        let block = unsafe { resource.allocate(bytes as u64, DEFAULT_ALIGNMENT, stream as u64) }?;
         Ok(block.as_ptr())
     };
     guard(allocate).unwrap_or(ptr::null_mut())
@@ -208,7 +209,8 @@ pub unsafe extern "C" fn scatterheap_torch_record_stream(block: *mut c_void, str
         let mut defaults = DEFAULTS.iter().filter_map(OnceLock::get);
         let owner = defaults.find(|default| default.resource.device().holds(pointer.address()));
         match owner {
-            Some(owner) => owner.resource.record_stream(pointer, stream as u64),
+            // SAFETY: as the caller promises; default resources are never dropped.
+            Some(owner) => unsafe { owner.resource.record_stream(pointer, stream as u64) },
             None => Ok(()),
         }
     });

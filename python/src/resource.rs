@@ -99,7 +99,9 @@ impl Resource {
     #[pyo3(signature = (bytes, alignment = 256, stream = 0))]
     fn allocate(&self, py: Python<'_>, bytes: u64, alignment: u64, stream: u64) -> PyResult<u64> {
         self.with(py, |resource| {
-            Ok(resource.allocate(bytes, alignment, stream)?.address())
+            // SAFETY: a caller in Python promises that the stream lives as long as the resource: the package says that it must.
+            let block = unsafe { resource.allocate(bytes, alignment, stream) }?;
+            Ok(block.address())
         })
     }
 
@@ -127,7 +129,7 @@ impl Resource {
                 Some(generation) => unsafe {
                     resource.deallocate_of(generation, block, bytes, alignment, stream)
                 },
-                // SAFETY: this is what a caller in Python says by it: nothing uses the block any more.
+                // SAFETY: this is what a caller in Python says by it: nothing uses the block any more. The stream is as for `allocate`.
                 None => unsafe { resource.deallocate(block, bytes, alignment, stream) },
             }
         })
@@ -136,7 +138,8 @@ impl Resource {
     /// Says that a block is also used on another stream, which is waited for when it is deallocated.
     fn record_stream(&self, py: Python<'_>, address: u64, stream: u64) -> PyResult<()> {
         self.with(py, |resource| {
-            resource.record_stream(pointer(address)?, stream)
+            // SAFETY: as for `allocate`.
+            unsafe { resource.record_stream(pointer(address)?, stream) }
         })
     }
 
