@@ -138,7 +138,8 @@ impl Device {
         Self::of(Kind::Cpu(cpu::Cpu::new(threads.max(1))))
     }
 
-    /// The GPU with this number, with the best fitting of `sources` loaded.
+    /// The GPU with this number, with the best fitting of `sources` loaded. They are trusted as the program itself is: heaps launch their
+    /// own kernels by name, and a module that has a kernel of that name is run.
     ///
     /// # Errors
     ///
@@ -150,7 +151,8 @@ impl Device {
     }
 
     /// The device that a selector means. `Auto` is the first GPU if there is one that can be
-    /// used, else the CPU.
+    /// used, else the CPU. The sources are trusted as the program itself is: heaps launch their own kernels by name, and a module that has a
+    /// kernel of that name is run.
     ///
     /// # Errors
     ///
@@ -341,7 +343,8 @@ impl Device {
     }
 
     /// Loads another module of kernels; later modules are searched last. Kernels with different limits of registers (`.maxnreg`; 64 where
-    /// one does not say) become modules of their own, each with variables of its own.
+    /// one does not say) become modules of their own, each with variables of its own. The module is trusted as the program itself is: heaps launch their own kernels by
+    /// name, and a module that has a kernel of that name is run.
     ///
     /// # Errors
     ///
