@@ -374,7 +374,7 @@ impl Device {
     /// # Safety
     ///
     /// The addresses in `arguments` must be valid as the kernel says, and handles be of heaps that live until it has ended. If it uses Rust's collections: blocks of kernels are freed only by
-    /// kernels, the heap that is [global](crate::Heap::bind_global) is not reset while it runs, and no [`GlobalHeap`](crate::GlobalHeap) of a heap that is gone was forgotten (`mem::forget`), for it is global still.
+    /// kernels, the heap that is [global](crate::Heap::make_global) is not reset while it runs, and no [`GlobalHeap`](crate::GlobalHeap) of a heap that is gone was forgotten (`mem::forget`), for it is global still.
     pub unsafe fn launch<K: Kernel>(&self, grid: Grid, arguments: &K::Arguments) -> Result<()> {
         grid.check()?;
         // SAFETY: as the caller promises.
