@@ -6,12 +6,15 @@
 mod content;
 #[path = "conformance/devices.rs"]
 mod devices;
+#[path = "conformance/giving.rs"]
+mod giving;
 #[path = "conformance/kernel.rs"]
 mod kernel;
 #[path = "conformance/random.rs"]
 mod random;
 
 use content::{fill, is_intact};
+use giving::give_back;
 use kernel::slow_write;
 use random::Random;
 use scatterheap_host::resource::{DevicePointer, Error, MemoryResource, Remapping};
@@ -23,18 +26,6 @@ fn remapping(device: &Device, most: u64) -> (Remapping, Stream) {
     let stream = Stream::new(device).expect("a stream");
     let memory = Remapping::builder(device).most(most).build();
     (memory.expect("addresses"), stream)
-}
-
-/// Gives a block back that nothing uses, or what is no such block, which is refused.
-fn give_back(
-    memory: &impl MemoryResource,
-    block: DevicePointer,
-    bytes: u64,
-    alignment: u64,
-    stream: &Stream,
-) -> Result<(), Error> {
-    // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-    unsafe { memory.deallocate(block, bytes, alignment, stream) }
 }
 
 #[test]

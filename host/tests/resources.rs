@@ -2,11 +2,15 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "conformance/giving.rs"]
+mod giving;
+
+use giving::give_back;
 use parking_lot::Mutex;
 use scatterheap_host::resource::{
-    Arena, BlockPool, BySize, Caching, Configuration, DeviceBox, DeviceMemory, DevicePointer,
-    DeviceVec, DriverPool, Error, Fallback, GrowableBuffer, Limiting, Live, Logging,
-    MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Upstream,
+    Arena, BlockPool, BySize, Caching, Configuration, DeviceBox, DeviceMemory, DeviceVec,
+    DriverPool, Error, Fallback, GrowableBuffer, Limiting, Live, Logging, MemoryResource,
+    OnFailure, Remapping, Segments, Slab, Statistics, Tracking, Upstream,
 };
 use scatterheap_host::{Device, Stream};
 use scatterheap_trace::csv_format;
@@ -20,18 +24,6 @@ fn cpu() -> (Device, Stream) {
     let device = Device::cpu();
     let stream = Stream::new(&device).expect("a stream");
     (device, stream)
-}
-
-/// Gives a block back that nothing uses, or what is no such block, which is refused.
-fn give_back(
-    memory: &impl MemoryResource,
-    block: DevicePointer,
-    bytes: u64,
-    alignment: u64,
-    stream: &Stream,
-) -> Result<(), Error> {
-    // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-    unsafe { memory.deallocate(block, bytes, alignment, stream) }
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "conformance/giving.rs"]
+mod giving;
+
+use giving::give_back;
 use scatterheap_host::resource::{
     Caching, DeviceMemory, DevicePointer, Error, Limiting, MemoryResource, Result, Waiting,
 };
@@ -22,18 +26,6 @@ fn memory(limit: u64) -> (Memory, Stream) {
     let stream = Stream::new(&device).expect("a stream");
     let limited = Limiting::new(DeviceMemory::new(&device), limit);
     (Waiting::new(Caching::new(limited)), stream)
-}
-
-/// Gives a block back that nothing uses, or what is no such block, which is refused.
-fn give_back(
-    memory: &impl MemoryResource,
-    block: DevicePointer,
-    bytes: u64,
-    alignment: u64,
-    stream: &Stream,
-) -> Result<()> {
-    // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-    unsafe { memory.deallocate(block, bytes, alignment, stream) }
 }
 
 /// Counts how often it is woken.

@@ -221,18 +221,7 @@ impl<U: MemoryResource> Drop for Buddy<U> {
 mod tests {
     use super::*;
     use crate::resource::DeviceMemory;
-
-    /// Gives a block back that nothing uses, or what is no such block, which is refused.
-    fn give_back(
-        memory: &Buddy<DeviceMemory>,
-        block: DevicePointer,
-        bytes: u64,
-        alignment: u64,
-        stream: &Stream,
-    ) -> Result<()> {
-        // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-        unsafe { memory.deallocate(block, bytes, alignment, stream) }
-    }
+    use crate::resource::testing::give_back;
 
     #[test]
     fn blocks_are_split_and_merged_again() {

@@ -367,7 +367,7 @@ impl Drop for DriverPool {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::refusing::{is_refused, refusal};
+    use super::super::testing::{is_refused, refusal};
     use super::*;
 
     #[test]

@@ -58,12 +58,13 @@ mod order;
 mod owned;
 mod per_device;
 mod pieces;
-#[cfg(test)]
-mod refusing;
 mod remapping;
 mod request;
+mod returned;
 mod segments;
 mod slab;
+#[cfg(test)]
+mod testing;
 
 pub use adaptor::{BySize, Fallback, Limiting, Logging, OnFailure, Statistics, Tracking, Waiting};
 pub use arena::{Arena, Scope};

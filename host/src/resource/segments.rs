@@ -10,6 +10,7 @@
 use super::ledger::Ledger;
 use super::pieces::{Fragmentation, Pieces, Span};
 use super::request::{check, check_stream, rounded};
+use super::returned::Returned;
 use super::{DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 use parking_lot::Mutex;
@@ -93,28 +94,21 @@ impl<U: MemoryResource> Segments<U> {
     /// when all others are back.
     fn give_back(&self, pieces: &mut Pieces) -> Result<u64> {
         let stream = Stream::default_of(self.upstream.device());
-        let (mut given, mut first) = (0, Ok(()));
+        let mut returned = Returned::default();
         for (address, bytes) in pieces.remove_empty()? {
             let Some(pointer) = DevicePointer::new(address) else {
                 continue;
             };
             // SAFETY: a segment of which nothing is handed out, and all work on it is done.
-            let returned = unsafe {
+            let said = unsafe {
                 self.upstream
                     .deallocate(pointer, bytes, SEGMENT_ALIGNMENT, &stream)
             };
-            let Err(error) = returned else {
-                given += bytes;
-                continue;
-            };
-            if !error.is_of_a_block_that_is_gone() {
+            if returned.add(bytes, said, self.upstream.device()) {
                 pieces.add_segment(address, bytes, &stream);
             }
-            if first.is_ok() {
-                first = Err(error);
-            }
         }
-        first.map(|()| given)
+        returned.end()
     }
 }
 
@@ -223,25 +217,13 @@ impl<U: MemoryResource> Drop for Segments<U> {
 mod tests {
     use super::*;
     use crate::resource::DeviceMemory;
-    use crate::resource::refusing::{Refusing, is_refused, refusal};
+    use crate::resource::testing::{Refusing, give_back, is_refused, refusal};
 
     fn segments() -> (Segments<DeviceMemory>, Stream) {
         let device = Device::cpu();
         let stream = Stream::new(&device).expect("a stream");
         let upstream = DeviceMemory::new(&device);
         (Segments::with_segments_of(upstream, 1 << 20), stream)
-    }
-
-    /// Gives a block back that nothing uses, or what is no such block, which is refused.
-    fn give_back(
-        memory: &Segments<DeviceMemory>,
-        block: DevicePointer,
-        bytes: u64,
-        alignment: u64,
-        stream: &Stream,
-    ) -> Result<()> {
-        // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-        unsafe { memory.deallocate(block, bytes, alignment, stream) }
     }
 
     #[test]

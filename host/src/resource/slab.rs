@@ -3,6 +3,7 @@
 use super::blocks::{Blocks, Chunk};
 use super::ledger::Ledger;
 use super::request::{check, check_stream};
+use super::returned::Returned;
 use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, Stream};
 use parking_lot::Mutex;
@@ -91,24 +92,16 @@ impl<U: MemoryResource> Slab<U> {
         }
     }
 
-    /// Gives empty slabs of a class back to the upstream; their bytes. Those that it refuses stay, and the first error is
-    /// given when all others are back.
-    fn give_back_empty(&self, blocks: &mut Blocks) -> Result<u64> {
-        let (mut bytes, mut first) = (0, Ok(()));
+    /// Gives empty slabs of a class back to the upstream. Those that it refuses stay.
+    fn give_back_empty(&self, blocks: &mut Blocks, returned: &mut Returned) -> Result<()> {
         for slab in blocks.remove_empty()? {
             // SAFETY: none of its blocks is handed out, and all work on them is done.
-            let Err(error) = (unsafe { self.give_back(slab) }) else {
-                bytes += slab.bytes;
-                continue;
-            };
-            if !error.is_of_a_block_that_is_gone() {
+            let said = unsafe { self.give_back(slab) };
+            if returned.add(slab.bytes, said, self.device()) {
                 blocks.add(slab, &Stream::default_of(self.device()));
             }
-            if first.is_ok() {
-                first = Err(error);
-            }
         }
-        first.map(|()| bytes)
+        Ok(())
     }
 
     /// Gives a slab back to the upstream.
@@ -165,18 +158,15 @@ unsafe impl<U: MemoryResource> MemoryResource for Slab<U> {
 
     /// Gives slabs back of which no block is handed out, and trims the upstream.
     fn trim(&self) -> Result<u64> {
-        let (mut bytes, mut first) = (0, Ok(()));
+        let mut returned = Returned::default();
         for class in &self.classes {
-            match self.give_back_empty(&mut class.lock()) {
-                Ok(given) => bytes += given,
-                Err(error) if first.is_ok() => first = Err(error),
-                Err(_) => (),
+            if let Err(error) = self.give_back_empty(&mut class.lock(), &mut returned) {
+                returned.note(error);
             }
         }
         // Also below where something was refused.
         let below = self.upstream.trim();
-        first?;
-        Ok(bytes.max(below?))
+        Ok(returned.end()?.max(below?))
     }
 }
 
@@ -194,7 +184,7 @@ impl<U: MemoryResource> Drop for Slab<U> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::refusing::{Refusing, is_refused, refusal};
+    use super::super::testing::{Refusing, is_refused, refusal};
     use super::*;
 
     #[test]

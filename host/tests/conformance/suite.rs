@@ -5,6 +5,7 @@ mod capacity;
 mod cases;
 mod content;
 mod devices;
+mod giving;
 mod kernel;
 mod matrix;
 mod order;

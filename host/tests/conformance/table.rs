@@ -1,11 +1,12 @@
 //! Every resource, and every adaptor around some, with what it promises.
 
+pub use super::giving::give_back;
+use scatterheap_host::Device;
 use scatterheap_host::resource::{
-    Arena, BlockPool, Buddy, BySize, Caching, Configuration, DeviceMemory, DevicePointer,
-    DriverPool, Error, Fallback, Limiting, Live, Logging, MemoryResource, OnFailure, Remapping,
-    Segments, Slab, Statistics, Tracking, Waiting,
+    Arena, BlockPool, Buddy, BySize, Caching, Configuration, DeviceMemory, DriverPool, Fallback,
+    Limiting, Live, Logging, MemoryResource, OnFailure, Remapping, Segments, Slab, Statistics,
+    Tracking, Waiting,
 };
-use scatterheap_host::{Device, Stream};
 use std::sync::Arc;
 
 pub type Resource = Arc<dyn MemoryResource>;
@@ -39,18 +40,6 @@ pub struct Made {
 pub fn live(resource: &Resource) -> (u64, u64) {
     let Live { blocks, bytes } = resource.live();
     (blocks, bytes)
-}
-
-/// Gives a block back that nothing uses, or what is no such block, which is refused.
-pub fn give_back(
-    memory: &Resource,
-    block: DevicePointer,
-    bytes: u64,
-    alignment: u64,
-    stream: &Stream,
-) -> Result<(), Error> {
-    // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
-    unsafe { memory.deallocate(block, bytes, alignment, stream) }
 }
 
 impl Subject {

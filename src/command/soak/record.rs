@@ -130,7 +130,8 @@ fn append_line(file: &Path, line: &str) -> io::Result<()> {
     let written = record.write_all(format!("{before}{line}").as_bytes());
     // Half a line would make the whole record unreadable. Not if another program has added one meanwhile.
     let most = length + (before.len() + line.len()) as u64;
-    if written.is_err() && record.metadata()?.len() <= most {
+    let is_ours = || record.metadata().is_ok_and(|found| found.len() <= most);
+    if written.is_err() && is_ours() {
         let _cut = record.set_len(length);
     }
     written

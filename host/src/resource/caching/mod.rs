@@ -32,6 +32,7 @@ pub use builder::CachingBuilder;
 
 use super::ledger::Ledger;
 use super::request::{check, check_stream};
+use super::returned::Returned;
 use super::{DEFAULT_ALIGNMENT, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, MemoryInfo, Stream};
 use crate::thread_slots::SharedSlots;
@@ -305,29 +306,20 @@ impl<U: MemoryResource> Caching<U> {
     /// Gives blocks back to the upstream; their bytes. What it refuses goes on the shelves, and the first error is
     /// given when all others are back.
     fn return_all(&self, batches: Vec<Batch>) -> Result<u64> {
-        let (mut bytes, mut first) = (0, Ok(()));
+        let mut returned = Returned::default();
         for mut batch in batches {
             let size = bytes_of(batch.class);
             batch.blocks.retain(|block| {
                 // SAFETY: free, and taken out of where it was kept.
-                let returned =
+                let said =
                     unsafe { self.return_one(*block, (size, DEFAULT_ALIGNMENT), &batch.stream) };
-                let Err(error) = returned else {
-                    bytes += size;
-                    return false;
-                };
-                let is_gone = error.is_of_a_block_that_is_gone();
-                if first.is_ok() {
-                    first = Err(error);
-                }
-                !is_gone
+                returned.add(size, said, &self.device)
             });
-            // Of a lost device they are gone.
-            if !batch.blocks.is_empty() && !self.device.is_lost() {
+            if !batch.blocks.is_empty() {
                 self.put_on_shelf(batch.class, batch.blocks, &batch.stream);
             }
         }
-        first.map(|()| bytes)
+        returned.end()
     }
 
     /// Gives a block back to the upstream. If that fails, the upstream has handed it out still, unless the error says that it

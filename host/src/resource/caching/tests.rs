@@ -1,6 +1,6 @@
 //! What becomes of blocks that the upstream does not take back.
 
-use super::super::refusing::{Refusing, is_refused, refusal};
+use super::super::testing::{Refusing, is_refused, refusal};
 use super::super::{DeviceMemory, Limiting};
 use super::*;
 

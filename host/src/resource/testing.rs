@@ -1,9 +1,21 @@
-//! A resource that refuses to take blocks back, for tests of what is above it.
+//! What tests of resources have in common: giving blocks back, and a resource that refuses to take them.
 
 use super::{DeviceMemory, DevicePointer, Error, Live, MemoryResource, Result};
 use crate::device::{Device, Stream};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+
+/// Gives a block back that nothing uses, or what is no such block, which is refused.
+pub(super) fn give_back(
+    memory: &impl MemoryResource,
+    block: DevicePointer,
+    bytes: u64,
+    alignment: u64,
+    stream: &Stream,
+) -> Result<()> {
+    // SAFETY: the tests use no block that they give back, and own those that they give back wrongly.
+    unsafe { memory.deallocate(block, bytes, alignment, stream) }
+}
 
 /// The device's memory, which takes blocks back or not, as it is told.
 #[derive(Debug)]
