@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use scatterheap_ptx_builder::{Baseline, Builder, Error, find_compiler};
@@ -21,6 +21,14 @@ fn builder(output: &Path) -> Option<Builder> {
     }
 }
 
+/// Where all builds of the fixture go, by turns: `core` takes long to compile. Kept from run to run.
+fn shared_output() -> (PathBuf, MutexGuard<'static, ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixture");
+    // Whoever failed left nothing that the next one relies on.
+    (output, TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn has_line(text: &str, start: &str) -> bool {
     text.lines()
         .any(|line| line.trim_start().starts_with(start))
@@ -36,8 +44,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn both_baselines_features_and_rebuilds() {
-    // Kept from run to run: `core` takes long to compile.
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixture");
+    let (output, _turn) = shared_output();
     let Some(builder) = builder(&output) else {
         return;
     };
@@ -105,20 +112,16 @@ fn both_baselines_features_and_rebuilds() {
 
 #[test]
 fn crates_that_are_called_alike_are_told_apart() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alike");
-    let output = directory.join("output");
-    if builder(&output).is_none() {
+    let (output, _turn) = shared_output();
+    let Some(fixture) = builder(&output) else {
         return;
-    }
+    };
     // Both are there before either is compiled: what is older than a build is fresh to cargo.
-    let kernels = [4711, 1234].map(|added| {
-        let kernels = directory.join(added.to_string()).join("kernels");
-        copy_fixture_that_adds(&kernels, added);
-        (kernels, added)
-    });
-    for (kernels, added) in kernels {
-        let builder = Builder::new(kernels).output_directory(&output);
-        let modules = builder.baseline(Baseline::SM_80).build();
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("alike/kernels");
+    copy_fixture_that_adds(&copy, 4711);
+    let copy = Builder::new(copy).output_directory(&output);
+    for (builder, added) in [(&copy, 4711), (&fixture, 1), (&copy, 4711)] {
+        let modules = builder.clone().baseline(Baseline::SM_80).build();
         let modules = modules.expect("the fixture compiles");
         let text = modules[0].read().expect("the module is there");
         assert!(text.contains(&format!(", {added};")), "{added}: {text}");
@@ -164,7 +167,7 @@ fn a_crate_that_does_not_compile_shows_what_the_compiler_said() {
 
 #[test]
 fn what_nobody_defines_is_found_when_it_is_built() {
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("undefined");
+    let (output, _turn) = shared_output();
     let Some(builder) = builder(&output) else {
         return;
     };
@@ -189,31 +192,69 @@ fn vocabulary() -> Option<&'static str> {
 }
 
 fn build_vocabulary() -> Option<String> {
-    let source = include_str!("kernels/vocabulary.rs");
-    build_with("vocabulary", "scatterheap-simt = { path = 'simt' }", source)
+    build_member("vocabulary")
 }
 
-/// The PTX of a kernel crate with these dependencies, whose paths begin at the repository's root, where it can be built.
-fn build_with(name: &str, dependencies: &str, source: &str) -> Option<String> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+/// Kernel crates that depend on ours: names, dependencies whose paths begin at the repository's root, and sources.
+const MEMBERS: [(&str, &str, &str); 2] = [
+    (
+        "vocabulary",
+        "scatterheap-simt = { path = 'simt' }\n",
+        include_str!("kernels/vocabulary.rs"),
+    ),
+    (
+        "several-heaps",
+        "scatterheap-simt = { path = 'simt' }\n\
+         scatterheap-heap = { path = 'heap', features = ['allocator-api2'] }\n\
+         scatterheap-alloc = { path = 'alloc' }\n\
+         allocator-api2 = { version = '0.2', default-features = false, features = ['alloc'] }\n",
+        include_str!("kernels/several_heaps.rs"),
+    ),
+];
+
+/// Writes the kernel crates, of one workspace so that `core` is compiled once: its directory, where the crates that they need are beside this one.
+fn members() -> Option<&'static Path> {
+    static WRITTEN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    WRITTEN.get_or_init(write_members).as_deref()
+}
+
+fn write_members() -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("members");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     builder(&directory)?;
     if !root.join("simt/Cargo.toml").is_file() {
-        println!("skipped: building {name} (the crates that it needs are not beside this one)");
+        println!("skipped: building kernels that use ours (ours are not beside this crate)");
         return None;
     }
-    let kernels = directory.join("kernels");
-    fs::create_dir_all(kernels.join("src")).expect("create the crate");
-    let paths = format!("path = '{}/", root.display());
-    let manifest = format!(
-        "[workspace]\n[package]\nname = \"{name}\"\nedition = \"2024\"\n[dependencies]\n{}\n",
-        dependencies.replace("path = '", &paths)
+    let write = |file: &str, text: &str| {
+        let file = directory.join(file);
+        fs::create_dir_all(file.parent().expect("a directory")).expect("create the crate");
+        fs::write(file, text).expect("write the crate");
+    };
+    let names = MEMBERS.map(|(name, _, _)| name);
+    write(
+        "Cargo.toml",
+        &format!("[workspace]\nresolver = \"3\"\nmembers = {names:?}\n"),
     );
-    fs::write(kernels.join("Cargo.toml"), manifest).expect("write the manifest");
-    fs::write(kernels.join("src/lib.rs"), source).expect("write the source");
+    let paths = format!("path = '{}/", root.display());
+    for (name, dependencies, source) in MEMBERS {
+        let dependencies = dependencies.replace("path = '", &paths);
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nedition = \"2024\"\n[dependencies]\n{dependencies}"
+        );
+        write(&format!("{name}/Cargo.toml"), &manifest);
+        write(&format!("{name}/src/lib.rs"), source);
+    }
     // What is not needed of it cargo leaves out.
-    fs::copy(root.join("Cargo.lock"), kernels.join("Cargo.lock")).expect("copy the lock file");
-    let mut builder = Builder::new(kernels).output_directory(directory.join("output"));
+    fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock")).expect("copy the lock file");
+    Some(directory)
+}
+
+/// The PTX of one of the kernel crates, where it can be built.
+fn build_member(name: &str) -> Option<String> {
+    let directory = members()?;
+    let (_, dependencies, _) = MEMBERS.into_iter().find(|member| member.0 == name)?;
+    let mut builder = Builder::new(directory.join(name)).output_directory(directory.join("output"));
     if dependencies.contains("scatterheap-alloc") {
         builder = builder.with_alloc();
     }
@@ -257,12 +298,7 @@ fn a_compare_exchange_that_fails_has_the_ordering_that_was_asked_for() {
 
 #[test]
 fn collections_that_name_their_heap_need_no_global_one() {
-    let dependencies = "scatterheap-simt = { path = 'simt' }\n\
-        scatterheap-heap = { path = 'heap', features = ['allocator-api2'] }\n\
-        scatterheap-alloc = { path = 'alloc' }\n\
-        allocator-api2 = { version = '0.2', default-features = false, features = ['alloc'] }\n";
-    let source = include_str!("kernels/several_heaps.rs");
-    let Some(text) = build_with("several-heaps", dependencies, source) else {
+    let Some(text) = build_member("several-heaps") else {
         return;
     };
     assert!(text.contains(".visible .entry count_up("), "{text}");
