@@ -188,11 +188,7 @@ fn what_nobody_defines_is_found_when_it_is_built() {
 /// The PTX of kernels that depend on nothing of ours but the vocabulary, where they can be built.
 fn vocabulary() -> Option<&'static str> {
     static BUILT: OnceLock<Option<String>> = OnceLock::new();
-    BUILT.get_or_init(build_vocabulary).as_deref()
-}
-
-fn build_vocabulary() -> Option<String> {
-    build_member("vocabulary")
+    BUILT.get_or_init(|| build_member("vocabulary")).as_deref()
 }
 
 /// Kernel crates that depend on ours: names, dependencies whose paths begin at the repository's root, and sources.
