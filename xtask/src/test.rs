@@ -148,7 +148,7 @@ fn examples(built: &[Executable]) -> Vec<Command> {
 }
 
 /// Checks that it compiles without GPUs: the library alone, as who depends on it gets it, and the command. The variable names no
-/// compiler, so the build fails if it looks for one.
+/// compiler, so that fails if it looks for one.
 fn without_cuda() -> Vec<Command> {
     let features: [&[&str]; 2] = [&[], &["--features", "command"]];
     features
