@@ -4,7 +4,7 @@
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
 //! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab of which all was drawn that was offered. Who frees few slots at once looks
-//! more often: warps that want many sizes draw little from each slab, so these have few slots.
+//! more often, and most often where the slab is small: warps that want many sizes draw little from each slab, so these have few slots.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws, or notes a hint, meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
@@ -48,12 +48,24 @@ use simt::warp;
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 /// The same for who frees few slots: lanes of warps that want many sizes, of slabs with fewer slots.
 const TURN_OF_FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 5 };
+/// The same for who frees few slots of a [small](is_small) slab: else it has none between its ends.
+const TURN_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 4 };
 /// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
 const NOT_FEW: u32 = 8;
-/// So many turns has the smallest slab that is rewound while a part of it lives: smaller ones would be rewound after every few blocks, which costs more
+/// So many turns has the smallest slab that is rewound while a part of it lives, but for [small](is_small) ones: it would be rewound after every few blocks, which costs more
 /// than it spares.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
 const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
+/// Small slabs have fewer slots.
+const SMALL_SLOTS: u32 = LEAST_TURNS * TURN_OF_FEW;
+/// Small slabs have so many slots, at least: a launch in which few lanes want each class comes to the end of slabs that are not rewound again and again, for ever, and waits there. (Under exploration none is small.)
+const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
+    SMALL_SLOTS
+} else {
+    2 * TURN_OF_SMALL
+};
+/// A small slab is rewound only if this part of it was drawn, at least: one of its turns may be near to its upper end.
+const DRAWN_SHARE: u32 = 4;
 /// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
 const TURN_SHARE_LOG2: u32 = 3;
 /// No more than this part of a slab lives when it is rewound: in an aged heap some of its blocks outlive many launches.
@@ -65,16 +77,8 @@ const MOST_SHARE_OF_LARGE: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 8 };
 const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 2 };
 /// Slots of a slab that lasts for several launches of which each wants many sizes.
 const LASTING_FOR_FEW: u32 = 1 << 12;
-/// As many more slots may live or be left as lie between two looks after a small slab: else most looks come too early, and the next too late.
-const BETWEEN_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
-    0
-} else {
-    TURN_OF_FEW
-};
 /// A slab that is left to this part after a launch is large enough.
 const LEFT_SHARE: u32 = 4;
-/// Units that are offered beside those that were drawn last, at least.
-const SPARE: u32 = TURN_OF_FEW;
 /// So many eighths of a slab's slots lie below those in use from which it is offered, at least.
 const LIMIT_EIGHTHS: u32 = 5;
 /// Less than this part was drawn of a slab that is too large for what its stripe draws now.
@@ -101,10 +105,22 @@ pub(crate) fn are_few(count: u32) -> bool {
     count < NOT_FEW
 }
 
-/// Turns, in slots, of who frees few slots, or not.
+/// The shortest turns, in slots, of who frees few slots, or not: those of some slabs are longer.
 #[inline(always)]
-pub(crate) fn turn_of(few: bool) -> u32 {
-    if few { TURN_OF_FEW } else { TURN }
+pub(crate) fn least_turn(few: bool) -> u32 {
+    if few { TURN_OF_SMALL } else { TURN }
+}
+
+/// Slots of the smallest slab that who frees few slots, or not, rewinds while a part of it lives.
+#[inline(always)]
+fn least_slots(few: bool) -> u32 {
+    if few { LEAST_SLOTS } else { LEAST_TURNS * TURN }
+}
+
+/// Whether a slab of so many slots is small: only who frees few rewinds it while a part of it lives.
+#[inline(always)]
+fn is_small(slots: u32) -> bool {
+    (LEAST_SLOTS..SMALL_SLOTS).contains(&slots)
 }
 
 /// Whether who freed `few` slots or not, and lowered the word of a slab from `before` to `after`, is to look after the slab: the use fell to a multiple of
@@ -116,28 +132,39 @@ pub(crate) fn is_turn(
     few: bool,
     slots_and_order: impl FnOnce() -> (u32, u32),
 ) -> bool {
-    let turn = turn_of(few);
     let used = after & USE;
     if used == 0 {
         // All that was offered was drawn, and all came back.
         return after == INSTALLED;
     }
     let passed = (before.wrapping_sub(1) ^ (after - 1)) & USE;
-    if passed < turn {
+    if passed < least_turn(few) {
         return false;
     }
     let (slots, order) = slots_and_order();
-    let is_time = passed >> turn_log2(slots) != 0 && slots >= LEAST_TURNS * turn;
+    let is_time = passed >> turn_log2(slots) != 0 && slots >= least_slots(few);
     // Of those that may be too large seldom: of most that is in vain.
     let is_seldom = used & (TURN - 1) == 0;
     is_time && (used <= most_used(slots) || is_seldom && may_be_too_large(after, few, slots, order))
 }
 
-/// Units that are wanted of a slab of which so many were offered, and are left: as many as were drawn, and some more.
+/// Units that are wanted of a slab of `slots` slots of which so many were offered, and are left: as many as were drawn, and some more.
 #[inline(always)]
-fn wanted(offered: u32, left: u32) -> u32 {
+fn wanted(slots: u32, offered: u32, left: u32) -> u32 {
     // The stripe's word may be damaged.
-    offered.saturating_sub(left).saturating_add(SPARE)
+    offered
+        .saturating_sub(left)
+        .saturating_add(turn_of_few(slots))
+}
+
+/// The shortest turns, in slots, of a slab of so many: of who frees few of them.
+#[inline(always)]
+fn turn_of_few(slots: u32) -> u32 {
+    if is_small(slots) {
+        TURN_OF_SMALL
+    } else {
+        TURN_OF_FEW
+    }
 }
 
 /// Slots after which a slab of so many is looked after (binary logarithm), if it is seen as often.
@@ -146,12 +173,24 @@ fn turn_log2(slots: u32) -> u32 {
     log2(slots)
         .saturating_sub(TURN_SHARE_LOG2)
         .min(TURN.ilog2())
+        // Not `clamp`, which may panic.
+        .max(turn_of_few(slots).ilog2())
 }
 
-/// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom.
+/// As many more slots of a slab of so many may live or be left as lie between two looks: else most looks come too early, and the next too late.
 #[inline(always)]
-const fn most_used(slots: u32) -> u32 {
-    slots / 8 * 5 + BETWEEN_LOOKS
+fn between_looks(slots: u32) -> u32 {
+    if cfg!(any(loom, shuttle)) {
+        0
+    } else {
+        turn_of_few(slots)
+    }
+}
+
+/// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom. Not all, to which the use falls with the last free after all was offered.
+#[inline(always)]
+fn most_used(slots: u32) -> u32 {
+    (slots / 8 * 5 + between_looks(slots)).min(slots.saturating_sub(1))
 }
 
 impl Core {
@@ -186,7 +225,7 @@ impl Core {
                 state.forget_occupied();
                 return Bounds::all(slots, alive);
             }
-            let wanted = wanted(offered, left);
+            let wanted = wanted(slots, offered, left);
             let clear = slots.saturating_sub(occupied);
             if occupied != 0 {
                 if clear >= wanted.max(slots / 8 * LIMIT_EIGHTHS) {
@@ -244,10 +283,11 @@ impl Core {
         }
         if let Err(now) = rewind(stripe, state, seen, slots, bounds)
             && few
+            && !is_small(slots)
             && now.left() < seen.left()
             && now.is_of_slab_of(seen)
         {
-            // Others draw: it churns.
+            // Others draw: it churns. (Of small slabs nothing is packed.)
             self.note_churn(slab.class(), keeper.place(), now);
         }
         true
@@ -371,12 +411,13 @@ fn rewound(seen: Ticket, slots: u32, used: u32, bounds: Bounds) -> Option<Ticket
     let is_enough =
         used == left || used <= most_used(slots) && free <= slots && slots - free <= bounds.alive;
     let units = bounds.units(seen, free, slots);
-    (is_enough && left < units).then(|| seen.with_left(units.cast_signed()))
+    let is_drawn = !is_small(slots) || left <= slots - slots / DRAWN_SHARE;
+    (is_enough && is_drawn && left < units).then(|| seen.with_left(units.cast_signed()))
 }
 
 /// The most slots of a slab of so many that live when it is rewound by who frees `few` slots, or not; groups found slots of their rows in use if it is `occupied`.
 #[inline(always)]
-const fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
+fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
     let share = if !few && !occupied {
         slots / MOST_SHARE_OF_MANY
     } else if !few || slots >= LASTING_SLOTS || slots < LASTING_FOR_FEW {
@@ -386,11 +427,11 @@ const fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
     };
     // As many as lie between two looks: of who frees few, or of all where those who free many look too.
     let between = if slots < LEAST_TURNS * TURN || cfg!(any(loom, shuttle)) {
-        BETWEEN_LOOKS
+        between_looks(slots)
     } else {
         TURN
     };
-    if share > between { share } else { between }
+    share.max(between)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -406,7 +447,20 @@ mod tests {
     }
 
     /// Slots that slabs may have.
-    const SLOTS: [u32; 7] = [96, 1000, 3072, 4096, 5461, 8192, 1 << 15];
+    const SLOTS: [u32; 12] = [
+        32,
+        42,
+        64,
+        73,
+        95,
+        96,
+        1000,
+        3072,
+        4096,
+        5461,
+        8192,
+        1 << 15,
+    ];
 
     #[test]
     fn what_lives_for_a_while_is_offered_too() {

@@ -30,7 +30,7 @@ use crate::heap::{Core, Heap};
 use crate::layout;
 use crate::page_set::WORD_PAGES;
 use crate::punch::{LEAST_ORDER, falls_below_a_power};
-use crate::rewind::{are_few, is_turn, may_be_too_large, turn_of};
+use crate::rewind::{are_few, is_turn, least_turn, may_be_too_large};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering, fence};
@@ -288,7 +288,7 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn lower_use_of_slots(&self, head: u32, count: u32) -> Option<u32> {
         let before = self.lower_use(head, count);
-        is_rare(before, count, turn_of(are_few(count))).then_some(before)
+        is_rare(before, count, least_turn(are_few(count))).then_some(before)
     }
 
     /// Whether a use that was lowered by `count` slots from the word `before` asks for anything.
@@ -647,10 +647,10 @@ mod tests {
                 let is_away = before & AWAY_COUNT != 0;
                 let is_thinned = falls_below_a_power(before, after);
                 for few in [true, false] {
-                    let is_rare = is_rare(before, count, turn_of(few));
+                    let is_rare = is_rare(before, count, least_turn(few));
                     seldom |= !is_rare;
                     // Of few slots, and of many.
-                    for slots in [1 << 8, 3276, 1 << 12, 1 << 13, 1 << 16] {
+                    for slots in [1 << 5, 1 << 8, 3276, 1 << 12, 1 << 13, 1 << 16] {
                         let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
                         let is_asked = after == 0 || is_away || is_turn || is_thinned;
                         assert!(!is_asked || is_rare, "{before:#x} {count} {few} {slots}");
