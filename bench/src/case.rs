@@ -19,12 +19,18 @@ pub enum Test {
     MixedAged,
     /// `Mixed`, each time after a launch that churns in the same heap.
     MixedChurned,
+    /// `Uniform`, each time in a new heap.
+    UniformNew,
+    /// `Mixed` in such a heap.
+    MixedNew,
     /// `Uniform` with as many threads whatever the size, up to 64 KiB.
     Sizes,
     /// The same on a heap as for `UniformAged`.
     SizesAged,
     /// `Uniform` with 1 to 2^22 threads.
     Scale,
+    /// `Mixed` with 2^10 to 2^18 threads.
+    MixedScale,
     /// One lane of every warp allocates.
     Warp,
     /// Every thread allocates, writes, reads and frees, 64 times.
@@ -68,11 +74,12 @@ pub struct Case {
 
 impl Test {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::Uniform,
         Self::Mixed,
         Self::Sizes,
         Self::Scale,
+        Self::MixedScale,
         Self::Warp,
         Self::Churn,
         Self::Latency,
@@ -81,6 +88,8 @@ impl Test {
         Self::MixedAged,
         Self::SizesAged,
         Self::MixedChurned,
+        Self::UniformNew,
+        Self::MixedNew,
         Self::Oom,
         Self::Oommix,
         Self::Frag,
@@ -101,9 +110,12 @@ impl Test {
             Self::UniformAged => "uniform_aged",
             Self::MixedAged => "mixed_aged",
             Self::MixedChurned => "mixed_churned",
+            Self::UniformNew => "uniform_new",
+            Self::MixedNew => "mixed_new",
             Self::Sizes => "sizes",
             Self::SizesAged => "sizes_aged",
             Self::Scale => "scale",
+            Self::MixedScale => "mixed_scale",
             Self::Warp => "warp",
             Self::Churn => "churn",
             Self::Latency => "latency",

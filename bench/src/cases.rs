@@ -75,7 +75,9 @@ impl Scope {
             Test::UniformAged | Test::MixedAged => self.aged(test),
             Test::Sizes | Test::SizesAged => self.sizes(test),
             Test::MixedChurned => self.churned(),
+            Test::UniformNew | Test::MixedNew => self.new_heaps(test),
             Test::Scale => self.scale(),
+            Test::MixedScale => self.mixed_scale(),
             Test::Warp => {
                 let warps = self.choose(1 << 17, 1 << 14, 1 << 9, 1 << 8);
                 self.each_size(test, &NATIVE_SIZES, warps)
@@ -206,6 +208,44 @@ impl Scope {
             cases.extend(of(NATIVE_CHURNERS));
         }
         cases
+    }
+
+    /// Fewer threads than those of `mixed`.
+    fn mixed_scale(&self) -> Vec<Case> {
+        let shifts: &[u32] = self.choose(&[10, 12, 14, 16, 18], &[12, 16], &[5, 8, 10], &[8]);
+        let most = self.choose(&MIXED[1..], &MIXED[2..3], &MIXED[1..], &MIXED[2..3]);
+        let of = |shift: &u32| {
+            let n = 1 << *shift;
+            most.iter()
+                .map(move |most| self.fitting(Test::MixedScale, LEAST, *most, n))
+        };
+        shifts.iter().flat_map(of).collect()
+    }
+
+    /// Small launches, and large ones.
+    fn new_heaps(&self, test: Test) -> Vec<Case> {
+        let threads: &[u32] = self.choose(&[1 << 16, 1 << 20], &[1 << 16], &[1 << 11], &[1 << 9]);
+        let sizes = match test {
+            Test::UniformNew => self.choose(
+                &NATIVE_SIZES[..],
+                &NATIVE_SIZES,
+                &NATIVE_SIZES,
+                &NATIVE_SIZES[..1],
+            ),
+            _ => self.choose(&MIXED[..3], &MIXED[2..3], &MIXED[..3], &MIXED[2..3]),
+        };
+        let of = |most: &u64| {
+            let most = *most;
+            let least = if test == Test::UniformNew {
+                most
+            } else {
+                LEAST
+            };
+            threads
+                .iter()
+                .map(move |n| self.fitting(test, least, most, *n))
+        };
+        sizes.iter().flat_map(of).collect()
     }
 
     /// Launches as large as those of `churn`, and as those of `mixed`.

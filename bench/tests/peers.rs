@@ -10,8 +10,8 @@ use libtest_mimic::{Arguments, Trial};
 use outcome::{Outcome, case, cases, cases_of_all_tests, named, plan, workers};
 use plugin::{Workshop, within};
 use scatterheap_bench::Test::{
-    Access, Churn, Frag, Init, Large, Mixed, MixedAged, MixedChurned, Oom, Oommix, Scale, Sizes,
-    SizesAged, Uniform, UniformAged, Warp,
+    Access, Churn, Frag, Init, Large, Mixed, MixedAged, MixedChurned, MixedNew, MixedScale, Oom,
+    Oommix, Scale, Sizes, SizesAged, Uniform, UniformAged, UniformNew, Warp,
 };
 use scatterheap_bench::peer::worker;
 use scatterheap_bench::{Case, Event, Plan};
@@ -122,6 +122,9 @@ fn a_good_one_is_measured(workshop: &Workshop) {
         MixedAged,
         SizesAged,
         MixedChurned,
+        UniformNew,
+        MixedNew,
+        MixedScale,
         Churn,
         Access,
         Oom,
@@ -130,8 +133,8 @@ fn a_good_one_is_measured(workshop: &Workshop) {
     ];
     assert_measured(&outcome, "corrupt", &allocating);
     assert!(outcome.values("corrupt").iter().all(|count| *count == 0.0));
-    assert_measured(&outcome, "alloc_us", &allocating[..10]);
-    assert_measured(&outcome, "free_us", &allocating[..10]);
+    assert_measured(&outcome, "alloc_us", &allocating[..13]);
+    assert_measured(&outcome, "free_us", &allocating[..13]);
     assert_measured(&outcome, "churn_us", &[Churn]);
     assert_measured(&outcome, "read_gbps", &[Access]);
     assert_measured(&outcome, "utilization", &[Oom, Oommix]);

@@ -53,12 +53,25 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
     let floor = allocator == "floor";
     let system = allocator == "system";
     match test {
-        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Warp | Test::Large
+        Test::Uniform
+        | Test::Mixed
+        | Test::Sizes
+        | Test::Scale
+        | Test::MixedScale
+        | Test::Warp
+        | Test::Large
             if floor =>
         {
             &["alloc_us", "alloc_us_p10", "alloc_us_p90", "free_us"]
         }
-        Test::UniformAged | Test::MixedAged | Test::SizesAged | Test::MixedChurned if floor => {
+        Test::UniformAged
+        | Test::MixedAged
+        | Test::SizesAged
+        | Test::MixedChurned
+        | Test::UniformNew
+        | Test::MixedNew
+            if floor =>
+        {
             &["alloc_us", "free_us"]
         }
         _ if floor => &[],
@@ -66,7 +79,13 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
         Test::Access => &["read_gbps"],
         Test::Graph => &["insert_us", "delete_us"],
         Test::AllocHeavy => &["realloc_us"],
-        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Warp | Test::Large => &[
+        Test::Uniform
+        | Test::Mixed
+        | Test::Sizes
+        | Test::Scale
+        | Test::MixedScale
+        | Test::Warp
+        | Test::Large => &[
             "alloc_us",
             "free_us",
             "free_us_p90",
@@ -93,6 +112,9 @@ fn expected(test: Test, allocator: &str) -> &'static [&'static str] {
             &["alloc_us", "free_us", "null", "corrupt", "aged_null"]
         }
         Test::MixedChurned => &["alloc_us", "free_us", "null", "corrupt", "churned_null"],
+        Test::UniformNew | Test::MixedNew => {
+            &["alloc_us", "free_us", "requests", "null", "corrupt"]
+        }
         Test::Oom | Test::Oommix => &[
             "utilization",
             "utilization_rounded",

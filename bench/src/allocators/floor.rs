@@ -34,7 +34,10 @@ impl Floor {
                 | Test::MixedAged
                 | Test::SizesAged
                 | Test::MixedChurned
+                | Test::UniformNew
+                | Test::MixedNew
                 | Test::Scale
+                | Test::MixedScale
                 | Test::Warp
                 | Test::Large
         )

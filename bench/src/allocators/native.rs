@@ -72,6 +72,8 @@ unsafe impl Allocator for Native {
             | Test::MixedAged
             | Test::SizesAged
             | Test::MixedChurned
+            | Test::UniformNew
+            | Test::MixedNew
             | Test::Oommix
             | Test::Init => false,
             // The system's memory has no size of its own, and its blocks lie among others.
@@ -89,7 +91,9 @@ unsafe impl Allocator for Native {
             // Thirteen sizes would take it minutes.
             Test::Sizes => false,
             Test::Uniform => case.n <= NATIVE_THREADS && NATIVE_SIZES.contains(&case.most),
-            Test::Mixed | Test::Scale | Test::Workgen | Test::Access => case.n <= NATIVE_THREADS,
+            Test::Mixed | Test::Scale | Test::MixedScale | Test::Workgen | Test::Access => {
+                case.n <= NATIVE_THREADS
+            }
             Test::Churn | Test::Latency | Test::AllocHeavy => case.n <= NATIVE_CHURNERS,
             Test::Large => bytes <= NATIVE_HEAP_BYTES / 2,
             Test::Oom => case.most >= LEAST_TO_FILL,

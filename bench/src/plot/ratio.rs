@@ -20,15 +20,18 @@ pub(super) struct Group {
 }
 
 /// Tests whose launches have a floor, in the order of the picture. (Not those that compare sizes with each other.)
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 11] = [
     Test::Uniform,
     Test::UniformAged,
     Test::Mixed,
     Test::MixedAged,
     Test::MixedChurned,
+    Test::UniformNew,
+    Test::MixedNew,
     Test::Warp,
     Test::Large,
     Test::Scale,
+    Test::MixedScale,
 ];
 
 /// A case: the place of its test, size and number of threads.
@@ -76,11 +79,14 @@ fn label(test: Test, size: u64, n: u64, most_threads: u64) -> String {
     let bytes = bytes_text(float(size));
     let name = test.name().replace('_', " ");
     let case = match test {
-        Test::Mixed | Test::MixedAged | Test::MixedChurned => format!("{name}, 16 B to {bytes}"),
+        Test::Mixed | Test::MixedAged | Test::MixedChurned | Test::MixedNew => {
+            format!("{name}, 16 B to {bytes}")
+        }
         Test::Scale => bytes,
+        Test::MixedScale => format!("16 B to {bytes}"),
         _ => format!("{name}, {bytes}"),
     };
-    if test != Test::Scale && n == most_threads {
+    if !matches!(test, Test::Scale | Test::MixedScale) && n == most_threads {
         case
     } else {
         format!("{case}, {}", count_text(float(n)))

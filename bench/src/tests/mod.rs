@@ -11,6 +11,7 @@ mod full;
 mod graph;
 mod init;
 mod latency;
+mod new_heap;
 mod resources;
 #[cfg(test)]
 mod try_out;
@@ -27,11 +28,16 @@ use crate::figures::Figures;
 /// Measures an allocator in a case.
 pub(crate) fn measure(bench: &mut Bench<'_>) -> Result<()> {
     match bench.ground.case.test {
-        Test::Uniform | Test::Mixed | Test::Sizes | Test::Scale | Test::Large | Test::Warp => {
-            blocks::run(bench)
-        }
+        Test::Uniform
+        | Test::Mixed
+        | Test::Sizes
+        | Test::Scale
+        | Test::MixedScale
+        | Test::Large
+        | Test::Warp => blocks::run(bench),
         Test::UniformAged | Test::MixedAged | Test::SizesAged => aged::run(bench),
         Test::MixedChurned => churned::run(bench),
+        Test::UniformNew | Test::MixedNew => new_heap::run(bench),
         Test::Churn => churn::run(bench),
         Test::Latency => latency::run(bench),
         Test::Oom | Test::Oommix => full::run(bench),

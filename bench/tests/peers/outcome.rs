@@ -124,7 +124,13 @@ pub fn cases_of_all_tests() -> Vec<Case> {
             n: 1,
             ..case(test, 1 << 20)
         },
-        Test::Mixed | Test::MixedAged | Test::MixedChurned | Test::Churn | Test::Oommix => Case {
+        Test::Mixed
+        | Test::MixedAged
+        | Test::MixedChurned
+        | Test::MixedNew
+        | Test::MixedScale
+        | Test::Churn
+        | Test::Oommix => Case {
             least: 16,
             ..case(test, 128)
         },

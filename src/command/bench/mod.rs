@@ -26,6 +26,7 @@ Tests:
   mixed         the same with sizes of a range
   sizes         uniform with as many threads whatever the size, up to 64 KiB
   scale         uniform with 1 to 2^22 threads
+  mixed_scale   mixed with 2^10 to 2^18 threads
   warp          one lane of every warp allocates
   churn         every thread allocates, writes, reads and frees, again and again
   latency       how long single calls take: the median, and the slowest
@@ -34,6 +35,8 @@ Tests:
   mixed_aged    mixed, on such a heap
   sizes_aged    sizes, on such a heap
   mixed_churned mixed, each time after a launch that churns in the same heap
+  uniform_new   uniform, each time in a new heap
+  mixed_new     mixed, each time in a new heap
   oom, oommix   a heap of 1 GiB filled until NULL: the share that was handed out
   frag          address range over bytes asked for
   init          making a heap
