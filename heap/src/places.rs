@@ -217,11 +217,13 @@ unsafe fn claim_in_words(
     Claimed::new((slot & !31) + skipped, won >> skipped)
 }
 
-/// In whose word to look after that of `slot`, in a slab of `slots` slots.
+/// In whose word to look after that of `slot`, in a slab of `slots` slots: in the same one only if there is no other.
 #[inline(always)]
 fn next_slot(slot: u32, slots: u32) -> u32 {
-    let next = slot + slots / PARTS;
-    if next < slots { next } else { next - slots }
+    let words = slots.div_ceil(u32::BITS);
+    let next = slot / u32::BITS + (words / PARTS).max(1);
+    let word = if next < words { next } else { next - words };
+    (word * u32::BITS + slot % u32::BITS).min(slots - 1)
 }
 
 #[cfg(test)]
@@ -235,7 +237,12 @@ mod tests {
                 let mut slot = slots - 1 - first;
                 for _ in 0..STEPS {
                     assert!(slot < slots, "{slot} of {slots} slots");
-                    slot = next_slot(slot, slots);
+                    let next = next_slot(slot, slots);
+                    assert!(
+                        slots <= 32 || next / 32 != slot / 32,
+                        "{slot} of {slots} slots"
+                    );
+                    slot = next;
                 }
             }
         }

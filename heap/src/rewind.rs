@@ -420,7 +420,7 @@ fn rewound(seen: Ticket, slots: u32, used: u32, bounds: Bounds) -> Option<Ticket
 fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
     let share = if !few && !occupied {
         slots / MOST_SHARE_OF_MANY
-    } else if !few || slots >= LASTING_SLOTS || slots < LASTING_FOR_FEW {
+    } else if !few || !(LASTING_FOR_FEW..LASTING_SLOTS).contains(&slots) {
         slots / MOST_SHARE
     } else {
         slots / MOST_SHARE_OF_LARGE
