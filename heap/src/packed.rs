@@ -8,7 +8,7 @@
 //! where that word has fewer free than are wanted the drawn row is taken instead. Nothing else differs: a block belongs to whose atomic turned its bit from 0 to 1.
 //!
 //! Slots are packed in a launch that *churns*: blocks are freed while others are drawn. That is seen by who would rewind a slab, few slots at once, and finds
-//! that others draw from it at that moment ([`crate::rewind`]): it notes the launch's number for its stripe's row. A warp of several
+//! that others draw from it at that moment ([`crate::rewind`]; of slabs that are small there it is not noted): it notes the launch's number for its stripe's row. A warp of several
 //! groups reads that while it draws, for which it waits in any case. Other lanes read it only where the stripe's word says that it is worth it, and then out of
 //! line. The next launch, which may allocate alone, has another number, and draws rows; what is left in the word is taken back by who draws next. (Kernels of a CUDA graph have the same number each time that
 //! it is launched: there slots may be packed once more.)

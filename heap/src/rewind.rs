@@ -17,7 +17,7 @@
 //! While something lives it is rewound too, and then *all* of it is offered, as many units as the slab has slots: what lives while others are freed is freed soon, as a rule. Else the next launch
 //! would come to the end of what was offered, or who frees last would have to look once more, and the launch would wait for that. A unit says only where to look: a group that finds slots of
 //! its row in use has others ([`crate::places`]), and units for which there are none are given back. Where blocks are freed while others are drawn there is always something in the way, and only what is
-//! free is offered.
+//! free is offered, but of small slabs.
 //!
 //! The more may live, the fewer looks are in vain, and the sooner they are over; but the more is in the way if it stays. No less may live than is freed between two looks of those who look least: else
 //! it depends on who happens to come to a multiple whether a slab is rewound, and now and then a launch comes to its end.
@@ -48,23 +48,23 @@ use simt::warp;
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 /// The same for who frees few slots: lanes of warps that want many sizes, of slabs with fewer slots.
 const TURN_OF_FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 5 };
-/// The same for who frees few slots of a [small](is_small) slab: else it has none between its ends.
+/// The same for who frees few slots of a [small](is_small) slab, of which one of 32 slots has one between its ends.
 const TURN_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 4 };
 /// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
 const NOT_FEW: u32 = 8;
-/// So many turns has the smallest slab that is rewound while a part of it lives, but for [small](is_small) ones: it would be rewound after every few blocks, which costs more
+/// So many turns has the smallest slab that is rewound while a part of it lives, but for [small](is_small) ones: where slabs have fewer it would be done after every few blocks, which costs more
 /// than it spares.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
 const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// Small slabs have fewer slots.
 const SMALL_SLOTS: u32 = LEAST_TURNS * TURN_OF_FEW;
-/// Small slabs have so many slots, at least: a launch in which few lanes want each class comes to the end of slabs that are not rewound again and again, for ever, and waits there. (Under exploration none is small.)
+/// Small slabs have so many slots, at least. Were they not rewound while a part of them lives, launches in which few lanes want each class would come to their ends again and again. (Under exploration no slab is small.)
 const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
     SMALL_SLOTS
 } else {
     2 * TURN_OF_SMALL
 };
-/// A small slab is rewound only if this part of it was drawn, at least: one of its turns may be near to its upper end.
+/// A small slab is rewound only if this part of it was drawn, at least: one of its turns may be near to its upper end. (Who frees last of a launch may come to that turn.)
 const DRAWN_SHARE: u32 = 4;
 /// A turn is this part of a slab at least (binary logarithm), unless that are more slots than [`TURN`].
 const TURN_SHARE_LOG2: u32 = 3;
@@ -117,7 +117,7 @@ fn least_slots(few: bool) -> u32 {
     if few { LEAST_SLOTS } else { LEAST_TURNS * TURN }
 }
 
-/// Whether a slab of so many slots is small: only who frees few rewinds it while a part of it lives.
+/// Whether a slab of so many slots is small: it has other turns, and is rewound by other rules.
 #[inline(always)]
 fn is_small(slots: u32) -> bool {
     (LEAST_SLOTS..SMALL_SLOTS).contains(&slots)
@@ -287,7 +287,7 @@ impl Core {
             && now.left() < seen.left()
             && now.is_of_slab_of(seen)
         {
-            // Others draw: it churns. (Of small slabs nothing is packed.)
+            // Others draw: it churns. (Of small slabs that is not noted: nothing is packed there, and who draws would look for the note.)
             self.note_churn(slab.class(), keeper.place(), now);
         }
         true
@@ -508,13 +508,20 @@ mod tests {
 
     #[test]
     fn any_note_of_slots_in_use_will_do() {
-        const BYTES: u32 = 64;
+        // Of large slabs, and of small ones.
+        try_notes(64, 700, false);
+        try_notes(256, 24, true);
+    }
+
+    /// Has slabs looked after whatever is noted of them, while `count` blocks live.
+    fn try_notes(bytes: u32, count: usize, small: bool) {
         let host = HostHeap::new(1 << 30, 1, 0);
-        let (heap, stripe) = (host.heap(), host.stripe(class_of(BYTES)));
+        let (heap, stripe) = (host.heap(), host.stripe(class_of(bytes)));
         let core = heap.core();
+        let mut had_small = false;
         for occupied in [0, 1, 500, 1024, u32::MAX] {
             for offered in [0, 1, 700, 1024, u32::MAX] {
-                let blocks = [(); 700].map(|()| heap.malloc(BYTES.into()));
+                let blocks: Vec<_> = (0..count).map(|_| heap.malloc(bytes.into())).collect();
                 let word = stripe.look();
                 let slab = ticket_slab(word);
                 let state = core.slab_state(slab.page());
@@ -527,11 +534,13 @@ mod tests {
                     // SAFETY: it is this thread's.
                     unsafe { heap.free(block) };
                 }
+                had_small |= is_small(core.slots(slab));
                 let left = stripe.look().units_left();
                 assert!(left <= core.slots(slab), "{occupied} {offered}: {left}");
                 // As many are counted as may be drawn.
                 assert_eq!(core.used_hint(slab.page()), left, "{occupied} {offered}");
             }
         }
+        assert_eq!(had_small, small);
     }
 }
