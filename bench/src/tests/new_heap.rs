@@ -1,5 +1,5 @@
-//! `uniform_new` and `mixed_new`: each pair of launches that is timed, as in `uniform` and `mixed`, is the first in a heap that was just made. What a heap gives to
-//! those that ask first, such as the pages of its slabs, the launches of those tests find there.
+//! `uniform_new` and `mixed_new`: each pair of launches that is timed, as in `uniform` and `mixed`, is the first in a heap that was just made. There the launches of those tests find
+//! slabs that earlier ones refilled; here there is none yet.
 
 use super::blocks;
 use crate::bench::Bench;
