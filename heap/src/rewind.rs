@@ -48,7 +48,7 @@ use simt::warp;
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
 /// The same for who frees few slots: lanes of warps that want many sizes, of slabs with fewer slots.
 const TURN_OF_FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 5 };
-/// The same for who frees few slots of a [small](is_small) slab, of which one of 32 slots has one between its ends.
+/// The same for who frees few slots of a [small](is_small) slab: one of 32 slots has just one such turn between its ends.
 const TURN_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 4 };
 /// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
 const NOT_FEW: u32 = 8;
