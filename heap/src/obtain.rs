@@ -135,7 +135,7 @@ impl Core {
         let order = self.wished_order(before, hints);
         let least = least_order(before, order, hints, first);
         let sizes = (least, order);
-        let near = self.scatter(class, order, hints);
+        let near = self.scatter(before, order, hints);
         let block = if hints.are_pages_plentiful() {
             let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted))
@@ -270,7 +270,7 @@ impl Core {
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
             // Not where a burst begins, which has just looked there.
-            let near = self.scatter(class, order, &hints);
+            let near = self.scatter(Ticket::empty(class), order, &hints);
             let block = self.take_best_block((usual, order), near, 0);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
@@ -380,9 +380,13 @@ impl Core {
         self.slots(slab) >= hints.lasting || found_none || !self.may_grow(class, order, hints)
     }
 
-    /// Where in the pages to begin to look: the searchers of all stripes spread over as many
+    /// Where in the pages to begin to look for a slab of a stripe whose word was `before`: the searchers of all stripes spread over as many
     /// pages as they need in all.
-    fn scatter(&self, class: u32, order: u32, hints: &Hints) -> u32 {
+    fn scatter(&self, before: Ticket, order: u32, hints: &Hints) -> u32 {
+        let class = before.class();
+        if hints.is_heap_young() && !before.has_slab() {
+            return self.first_place(class, order, hints.admitted);
+        }
         let pages = self.scatter_pages(class, order, hints);
         if hints.burst && hints.are_pages_plentiful() {
             // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
@@ -410,6 +414,19 @@ impl Core {
         let place = place.rotate_left(8) ^ class.wrapping_mul(0x85eb_ca6b);
         // Where a block of the order begins.
         share_of(place, pages) >> order << order
+    }
+
+    /// Where the first slab of the stripe that the calling thread's block draws from should lie, of a heap of `admitted` pages: each stripe of each class has a place of its own, if there is room, since in a launch
+    /// of many sizes that is the first in its heap all stripes look for one at the same time. Classes of larger slots, of which slabs have as many pages or more, come later,
+    /// so what is one's place is seldom part of another's; and the places of a class follow one another, so that what one launch allocates lies together.
+    fn first_place(&self, class: u32, order: u32, admitted: u32) -> u32 {
+        let stripes = self.stripes_of(class);
+        let places = admitted >> order;
+        let after_all = places.saturating_sub(stripes.count) + 1;
+        // Not `%`, which may panic.
+        let first = (class * stripes.count).checked_rem(after_all).unwrap_or(0);
+        let place = first + stripes.of(thread::block_number());
+        place.checked_rem(places).unwrap_or(0) << order
     }
 
     /// Over how many pages to scatter: a block for each stripe that has a slab, or for each that the grid's
@@ -466,4 +483,77 @@ pub(crate) fn warp_number() -> u32 {
 /// `place / 2^32 * length`: the upper half of the product.
 pub(crate) fn share_of(place: u32, length: u32) -> u32 {
     ((u64::from(place) * u64::from(length)) >> 32) as u32
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::class::class_of;
+    use crate::simulated::host_heap::HostHeap;
+    use simt::emulation::{Position, set_position};
+    use std::collections::HashSet;
+
+    /// Stripes of a class.
+    const STRIPES: u32 = 132;
+
+    /// Where the first slabs of a class's stripes should lie, if they have an order.
+    fn first_places(core: &Core, class: u32, order: u32) -> Vec<u32> {
+        let place = |block_index| {
+            set_position(Position {
+                block_index,
+                ..Position::default()
+            });
+            core.first_place(class, order, core.admitted_hint())
+        };
+        let places = (0..STRIPES).map(place).collect();
+        set_position(Position::default());
+        places
+    }
+
+    #[test]
+    fn first_slabs_of_all_stripes_and_classes_have_places_of_their_own() {
+        let host = HostHeap::new(16 << 30, STRIPES, 0);
+        let core = host.heap().core();
+        let mut pages = HashSet::new();
+        for class in 0..=class_of(8192) {
+            let order = core.class_info(class).usual_order;
+            for first in first_places(core, class, order) {
+                let slab = first..first + (1 << order);
+                assert!(slab.end <= core.admitted_hint(), "class {class}: {slab:?}");
+                for page in slab {
+                    assert!(pages.insert(page), "class {class}: page {page} twice");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn first_slabs_of_a_class_follow_one_another() {
+        let host = HostHeap::new(16 << 30, STRIPES, 0);
+        let core = host.heap().core();
+        for class in 0..=class_of(8192) {
+            for order in 0..=9 {
+                let places = first_places(core, class, order);
+                let is_next = |pair: &[u32]| pair[1] == pair[0] + (1 << order);
+                assert!(places.windows(2).all(is_next), "class {class}: {places:?}");
+                assert!(
+                    places[0].is_multiple_of(1 << order),
+                    "class {class}: {places:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn places_lie_in_heaps_that_have_none_for_all() {
+        let host = HostHeap::new(64 << 20, STRIPES, 0);
+        let core = host.heap().core();
+        for class in [0, class_of(4096)] {
+            for order in [0, 5, 20] {
+                let places = first_places(core, class, order);
+                let are_inside = places.iter().all(|page| *page < core.admitted_hint());
+                assert!(are_inside, "class {class}: {places:?}");
+            }
+        }
+    }
 }
