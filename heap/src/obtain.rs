@@ -50,6 +50,9 @@ const PART_OF_ALL_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
+/// For so many classes slabs are taken to be sought at the same time for stripes that have none, in a heap that is young: who looks first does not see the others yet. (If it takes what it sees instead, that is
+/// none, the first slabs of a launch of many sizes have more than half of a heap of 16 GiB; their pages come back late, and aged heaps lack them.)
+const CLASSES_AT_ONCE: u32 = 16;
 /// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
 const SLABS_OF_BURST_LOG2: u32 = 2;
 
@@ -302,6 +305,8 @@ impl Core {
         let stripes = self.stripes_of(class).count;
         let drawing = if hints.burst {
             stripes
+        } else if is_first(before, hints) {
+            hints.installed.max(stripes * CLASSES_AT_ONCE)
         } else {
             hints.installed.max(stripes)
         };
@@ -384,7 +389,7 @@ impl Core {
     /// pages as they need in all.
     fn scatter(&self, before: Ticket, order: u32, hints: &Hints) -> u32 {
         let class = before.class();
-        if hints.is_heap_young() && !before.has_slab() {
+        if is_first(before, hints) {
             return self.first_place(class, order, hints.admitted);
         }
         let pages = self.scatter_pages(class, order, hints);
@@ -452,6 +457,11 @@ impl Core {
         self.found_slab(slab);
         Search::of_pages(slab)
     }
+}
+
+/// Whether a stripe whose word was `before` gets its first slab, as far as that can be told.
+fn is_first(before: Ticket, hints: &Hints) -> bool {
+    hints.is_heap_young() && !before.has_slab()
 }
 
 /// The least order of a slab of free pages that will do for a stripe that wishes for `order`; see `Core::make_at_hand`.
