@@ -55,6 +55,7 @@ pub enum Kind {
     reason = "fields are masked to their widths"
 )]
 impl Entry {
+    const ORDER: u64 = 15;
     const KIND_SHIFT: u32 = 4;
     /// The bits of the kind.
     pub(crate) const KIND: u32 = 3 << Self::KIND_SHIFT;
@@ -116,6 +117,13 @@ impl Entry {
         }
     }
 
+    /// Whether this is a page of a slab of the same class and generation as another's.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_like(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !Self::ORDER == 0
+    }
+
     /// Class of the slab.
     #[inline(always)]
     #[must_use]
@@ -127,7 +135,7 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn order(self) -> u32 {
-        self.0 as u32 & 15
+        (self.0 & Self::ORDER) as u32
     }
 
     /// Shift of the slot size.

@@ -68,6 +68,7 @@ mod initialise;
 pub mod inspect;
 pub mod layout;
 mod layouts;
+mod listed;
 mod malloc;
 pub mod misuse;
 mod nap;

@@ -11,13 +11,11 @@
 use crate::heap::Core;
 use crate::hints::{Hints, enough_slots, is_of_many, log2};
 use crate::layout;
-use crate::page_set::WORD_PAGES;
 use crate::pages::Found;
 use crate::refill::Glance;
 use crate::slab::Slab;
 use crate::ticket::Ticket;
-use simt::atomic::Ordering;
-use simt::{thread, time, warp};
+use simt::{thread, warp};
 
 /// Odd, and 2^32 over the golden ratio: multiples of it lie far apart modulo 2^32.
 pub(crate) const GOLDEN: u32 = 0x9e37_79b9;
@@ -25,10 +23,10 @@ pub(crate) const GOLDEN: u32 = 0x9e37_79b9;
 const MOST_WARPS_OF_BLOCK: u32 = 32;
 /// By how many stripes each class begins later than the one before.
 const CLASS_TURN: u32 = 37;
-/// Listed slabs, and words without one, that are looked at before fresh pages are preferred.
-const PROBES: u32 = 32;
+/// How often a few listed slabs are looked at before fresh pages are preferred.
+const LOOKS: u32 = 8;
 /// The same for a refill before it searches.
-const PROBES_AT_HAND: u32 = 2;
+const LOOKS_AT_HAND: u32 = 1;
 /// A slab of pages at hand may be smaller than wished by this power of two.
 const LESS_LOG2: u32 = 2;
 
@@ -123,7 +121,7 @@ impl Core {
         if hints.listed == 0 || hints.are_pages_plentiful() {
             return Search::UNSETTLED;
         }
-        self.take_listed(class, PROBES_AT_HAND)
+        self.take_roomy(class, LOOKS_AT_HAND)
             .map_or(Search::UNSETTLED, Search::listed)
     }
 
@@ -168,7 +166,7 @@ impl Core {
     pub(crate) fn obtain(&self, class: u32, effort: Effort, wanted: u32) -> Search {
         let listed = self.listed(class);
         if listed.count() > 0
-            && let Some(slab) = self.take_listed(class, PROBES)
+            && let Some(slab) = self.take_roomy(class, LOOKS)
         {
             return Search::listed(slab);
         }
@@ -176,92 +174,8 @@ impl Core {
         if pages.slab().is_some() || listed.count() == 0 {
             return pages;
         }
-        self.take_listed(class, u32::MAX)
+        self.take_any(class)
             .map_or(Search::UNSETTLED, Search::listed)
-    }
-
-    /// Takes a listed slab with room, looking at `probes` of them and of words that turn out to have none; any, if all may be
-    /// looked at.
-    #[inline(never)]
-    pub(crate) fn take_listed(&self, class: u32, probes: u32) -> Option<Slab> {
-        let listed = self.listed(class);
-        let room = (probes != u32::MAX).then(|| self.sixteenths_wanted());
-        // Where other warps do not begin, nor this one the last time: the product spreads.
-        let place = warp_number()
-            // Relaxed: a hint.
-            .wrapping_add(listed.epoch(Ordering::Relaxed))
-            .wrapping_mul(GOLDEN);
-        let start = share_of(place, listed.word_count());
-        let turn = (place >> 8) % WORD_PAGES;
-        let mut left = probes;
-        let (mut from, mut end) = (start, listed.word_count());
-        loop {
-            let Some(index) = listed.next_word(from).filter(|index| *index < end) else {
-                // Once more from the front, up to where the search began.
-                if start == 0 || end == start {
-                    return None;
-                }
-                (from, end) = (0, start);
-                continue;
-            };
-            time::give_turn();
-            // A guess: who takes a page verifies it.
-            let mut word = listed.look(index).rotate_right(turn);
-            if word == 0 {
-                left = left.checked_sub(1)?;
-                self.tidy_listed(class, index);
-            }
-            while word != 0 {
-                left = left.checked_sub(1)?;
-                let page = index * WORD_PAGES + (word.trailing_zeros() + turn) % WORD_PAGES;
-                word &= word - 1;
-                if room.is_none_or(|room| self.looks_roomy(class, page, room)) {
-                    let (slab, others) = self.take_listed_at(class, page);
-                    if slab.is_some() {
-                        return slab;
-                    }
-                    word &= others.rotate_right(turn);
-                }
-            }
-            from = index + 1;
-        }
-    }
-
-    /// Takes the slab that was seen listed at a page, if it still is. Gives also what else the page's word has.
-    #[inline(always)]
-    fn take_listed_at(&self, class: u32, page: u32) -> (Option<Slab>, u64) {
-        let listed = self.listed(class);
-        let (taken, others) = listed.remove_if_shown(page);
-        if !taken {
-            return (None, others);
-        }
-        if others == 0 {
-            // Else all who search look at the word.
-            self.tidy_listed(class, page / WORD_PAGES);
-        }
-        let slab = self.slab_of_class(class, page);
-        if slab.is_none() {
-            // It was never listed: the bit is damage, and gone.
-            self.report_damage(class);
-            listed.settle(1);
-        }
-        (slab, others)
-    }
-
-    /// Clears the summary bit over an empty word of the listed slabs of a class, if it is set. Out of line, for what lives here would need registers in all that search.
-    #[inline(never)]
-    fn tidy_listed(&self, class: u32, index: u32) {
-        self.listed(class).tidy_if_shown(index);
-    }
-
-    /// How many sixteenths of a listed slab must be free to be preferred to fresh pages: most if there
-    /// are plenty, and the fewer pages are left, the fewer; one less than sixteenths of all pages are free, and one where pages are scarce. Slabs that nobody refills from drain and
-    /// become pages again. (While blocks of all sizes are replaced again and again, the pages that a heap has free tend to where one more is wanted here.)
-    fn sixteenths_wanted(&self) -> u32 {
-        // Relaxed: a hint.
-        let free = self.free_pages().count();
-        let sixteenths = free / (self.admitted_hint() / 16).max(1);
-        sixteenths.saturating_sub(1).clamp(1, 12)
     }
 
     /// Makes a slab of free pages: as large as is good now, and smaller if there is none. For a burst that will soon want `wanted` slots, if these are not 0:
@@ -535,6 +449,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn first_slabs_of_all_stripes_leave_most_of_a_heap() {
+        let host = HostHeap::new(16 << 30, STRIPES, 0);
+        let core = host.heap().core();
+        let warps = 90_000;
+        set_position(Position {
+            block_dim: warp::LANES,
+            grid_dim: warps,
+            ..Position::default()
+        });
+        let (mut wished, mut wanted) = (0, 0);
+        for class in 0..=class_of(8192) {
+            let before = Ticket::empty(class);
+            // None has a slab yet, and some lanes of each warp want one.
+            let hints = core.hints(class, before).for_group_of(before, 5);
+            assert!(!hints.burst);
+            let stripes = core.stripes_of(class).count;
+            wished += stripes << core.wished_order(before, &hints);
+            wanted += stripes << hints.wanted_order();
+        }
+        set_position(Position::default());
+        let all = core.admitted_hint();
+        assert!(wanted > all && wished <= all / 8, "{wished} of {all} pages");
     }
 
     #[test]

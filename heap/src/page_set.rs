@@ -507,13 +507,22 @@ impl PageSet {
     #[must_use]
     #[inline(always)]
     pub fn next_word(&self, from: u32) -> Option<u32> {
+        let (first, shown) = self.next_shown(from)?;
+        Some(first + shown.trailing_zeros())
+    }
+
+    /// The first of the words at or after `from` that the summary shows to have members, and all others under the same word of the summary: the number of the first word under that, and a bit for each
+    /// that is shown. A summary may be damaged and show words that are not there.
+    #[must_use]
+    #[inline(always)]
+    pub fn next_shown(&self, from: u32) -> Option<(u32, u64)> {
         let mut begin = from / 64;
         let mut skipped = low_bits(from % 64);
         while begin * 64 < self.word_count {
             for (index, summary) in (begin..).zip(self.summaries(begin)) {
                 let here = summary & !skipped;
                 if here != 0 {
-                    return Some(index * 64 + here.trailing_zeros());
+                    return Some((index * 64, here));
                 }
                 skipped = 0;
             }

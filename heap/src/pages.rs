@@ -215,7 +215,7 @@ fn every(step: u32) -> u64 {
 
 /// The first set bit of `starts` at or after `from`, round the word.
 #[inline(always)]
-fn first_from(starts: u64, from: u32) -> u32 {
+pub(crate) fn first_from(starts: u64, from: u32) -> u32 {
     let from = from % WORD_PAGES;
     (starts.rotate_right(from).trailing_zeros() + from) % WORD_PAGES
 }

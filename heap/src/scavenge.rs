@@ -315,7 +315,7 @@ impl Core {
         if look != Look::EXHAUSTED || self.listed(class).count() == 0 {
             return look;
         }
-        match self.take_listed(class, u32::MAX) {
+        match self.take_any(class) {
             Some(slab) => Look(self.draw_from(Search::listed(slab), slab, count).0),
             None => Look::UNSETTLED,
         }

@@ -372,6 +372,18 @@ fn is_installed(word: u32) -> bool {
     word & INSTALLED != 0
 }
 
+/// How many of so many slots of a slab are free by its word, if they are so many sixteenths at least; else 0. One that a stripe has has none for others.
+#[inline(always)]
+pub(crate) fn room(slots: u32, word: u32, sixteenths: u32) -> u32 {
+    let used = word & (INSTALLED | USE);
+    // It wraps around only for the slots of a damaged entry.
+    if used <= slots - slots.wrapping_mul(sixteenths) / 16 {
+        slots - used
+    } else {
+        0
+    }
+}
+
 /// Whether a slab that no stripe has, and whose word went from `before` to `after`, stays in its class's set.
 #[inline(always)]
 fn stays_listed(before: u32, after: u32) -> bool {
@@ -414,18 +426,6 @@ impl Core {
     /// Slots in use of the slab at `page`, at most, if the caller owns it or is the crosser of its stripe.
     pub(crate) fn used_hint(&self, page: u32) -> u32 {
         self.slab_state(page).used_hint()
-    }
-
-    /// Whether a slab listed at `page` has at least `sixteenths` of its slots free, as far as a look
-    /// without owning it can tell.
-    pub(crate) fn looks_roomy(&self, class: u32, page: u32, sixteenths: u32) -> bool {
-        let Some(slab) = self.slab_of_class(class, page) else {
-            return false;
-        };
-        let slots = self.slots(slab);
-        // Relaxed: a guess. Installed meanwhile, it has none.
-        let word = self.usage(page).load(Ordering::Relaxed);
-        word & (INSTALLED | USE) <= slots - slots * sixteenths / 16
     }
 
     /// Whether a slab that a stripe's crosser lets go of has nothing in use.
