@@ -122,6 +122,11 @@ impl Hints {
         is_young(self.free, self.admitted)
     }
 
+    /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a launch in which all stripes of the class may want one.
+    pub(crate) fn is_first_of_many(&self, before: Ticket) -> bool {
+        self.is_heap_young() && !before.has_slab() && thread::grid_dim() > self.stripes
+    }
+
     /// The largest order of a slab that a stripe gets for one that it has outgrown, if `stripes` may do the same: half of them could get one in a burst,
     /// which fills what it gets and returns it; else all of them, or where pages are plentiful each two. (Where they are not only bursts outgrow their slabs.)
     pub(crate) fn outgrown_order(&self, stripes: u32) -> u32 {

@@ -219,7 +219,7 @@ impl Core {
         let stripes = self.stripes_of(class).count;
         let drawing = if hints.burst {
             stripes
-        } else if is_first(before, hints) {
+        } else if hints.is_first_of_many(before) {
             hints.installed.max(stripes * CLASSES_AT_ONCE)
         } else {
             hints.installed.max(stripes)
@@ -303,7 +303,7 @@ impl Core {
     /// pages as they need in all.
     fn scatter(&self, before: Ticket, order: u32, hints: &Hints) -> u32 {
         let class = before.class();
-        if is_first(before, hints) {
+        if hints.is_first_of_many(before) {
             return self.first_place(class, order, hints.admitted);
         }
         let pages = self.scatter_pages(class, order, hints);
@@ -336,7 +336,7 @@ impl Core {
     }
 
     /// Where the first slab of the stripe that the calling thread's block draws from should lie, of a heap of `admitted` pages: each stripe of each class has a place of its own, if there is room, since in a launch
-    /// of many sizes that is the first in its heap all stripes look for one at the same time. Classes of larger slots, of which slabs have as many pages or more, come later,
+    /// of many sizes that is the first in its heap all stripes look for one at the same time. (In a small launch few do. Their slabs are kept together, so that the largest block that fits stays large.) Classes of larger slots, of which slabs have as many pages or more, come later,
     /// so what is one's place is seldom part of another's; and the places of a class follow one another, so that what one launch allocates lies together.
     fn first_place(&self, class: u32, order: u32, admitted: u32) -> u32 {
         let stripes = self.stripes_of(class);
@@ -371,11 +371,6 @@ impl Core {
         self.found_slab(slab);
         Search::of_pages(slab)
     }
-}
-
-/// Whether a stripe whose word was `before` gets its first slab, as far as that can be told.
-fn is_first(before: Ticket, hints: &Hints) -> bool {
-    hints.is_heap_young() && !before.has_slab()
 }
 
 /// The least order of a slab of free pages that will do for a stripe that wishes for `order`; see `Core::make_at_hand`.
