@@ -122,7 +122,8 @@ impl Hints {
         is_young(self.free, self.admitted)
     }
 
-    /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a launch in which all stripes of the class may want one.
+    /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a launch that has more blocks of threads, along its first dimension, than the class has stripes, so that
+    /// all of these may want one.
     pub(crate) fn is_first_of_many(&self, before: Ticket) -> bool {
         self.is_heap_young() && !before.has_slab() && thread::grid_dim() > self.stripes
     }

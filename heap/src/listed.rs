@@ -31,7 +31,7 @@ struct Seen {
 }
 
 impl Core {
-    /// Takes one of a few listed slabs of a class, if one has room. So many `times` a slab of each of [`AT_ONCE`] words is looked at, and the one with the most free slots is taken.
+    /// Takes one of a few listed slabs of a class, if one has room. So many `times` a slab of each of [`AT_ONCE`] words is looked at, or of those of them that one word of the summary shows, and the one with the most free slots is taken.
     #[inline(never)]
     pub(crate) fn take_roomy(&self, class: u32, times: u32) -> Option<Slab> {
         let listed = self.listed(class);
@@ -237,6 +237,7 @@ mod tests {
     const BYTES: u32 = 64;
     /// Slots of the slabs that are used here, at least: one of them is less than a sixteenth.
     const SLOTS: u32 = 32;
+    /// How often listed slabs are looked at.
     const LOOKS: u32 = 8;
 
     /// A full heap of 1 MiB.

@@ -48,9 +48,9 @@ const PART_OF_ALL_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
-/// For so many classes slabs are taken to be sought at the same time for stripes that have none, in a heap that is young: who looks first does not see the others yet. (If it takes what it sees instead, that is
+/// For so many classes slabs are taken to be sought at the same time, in a large launch in a young heap, for stripes that have none: who looks first does not see the others yet. (If it takes what it sees instead, that is
 /// none, the first slabs of a launch of many sizes have more than half of a heap of 16 GiB; their pages come back late, and aged heaps lack them.)
-const CLASSES_AT_ONCE: u32 = 16;
+const CLASSES_OF_FIRST_SLABS: u32 = 16;
 /// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
 const SLABS_OF_BURST_LOG2: u32 = 2;
 
@@ -186,7 +186,7 @@ impl Core {
         let (least, usual) = (hints.info.least_order, hints.info.usual_order);
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
-            // Not where a burst begins, which has just looked there.
+            // Not where a burst begins, which has just looked there. (In a young heap who found its first place taken looks there again, for the order that fits by now.)
             let near = self.scatter(Ticket::empty(class), order, &hints);
             let block = self.take_best_block((usual, order), near, 0);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
@@ -208,7 +208,7 @@ impl Core {
     /// Order that a new slab for a stripe should have: what is wanted much is refilled seldom, and
     /// what is wanted little takes little.
     ///
-    /// As large as what will soon be wanted, within what all stripes that have slabs can get
+    /// As large as what will soon be wanted, within what all stripes that have slabs, or are about to have their first one ([`CLASSES_OF_FIRST_SLABS`]), can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
     /// ([`Hints::outgrown_order`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as others can get [`SLABS_OF_CLASS`]: all stripes of the class, and where pages are not plentiful a part of all stripes
@@ -220,7 +220,7 @@ impl Core {
         let drawing = if hints.burst {
             stripes
         } else if hints.is_first_of_many(before) {
-            hints.installed.max(stripes * CLASSES_AT_ONCE)
+            hints.installed.max(stripes * CLASSES_OF_FIRST_SLABS)
         } else {
             hints.installed.max(stripes)
         };
@@ -336,7 +336,7 @@ impl Core {
     }
 
     /// Where the first slab of the stripe that the calling thread's block draws from should lie, of a heap of `admitted` pages: each stripe of each class has a place of its own, if there is room, since in a launch
-    /// of many sizes that is the first in its heap all stripes look for one at the same time. (In a small launch few do. Their slabs are kept together, so that the largest block that fits stays large.) Classes of larger slots, of which slabs have as many pages or more, come later,
+    /// of many sizes that is the first in its heap all stripes look for one at the same time. (In a small launch few do. Their slabs are kept together, so that the largest block that fits stays large.) Classes of larger slots, of which slabs have as many pages or more, come later, as long as they have as many stripes,
     /// so what is one's place is seldom part of another's; and the places of a class follow one another, so that what one launch allocates lies together.
     fn first_place(&self, class: u32, order: u32, admitted: u32) -> u32 {
         let stripes = self.stripes_of(class);
@@ -492,12 +492,16 @@ mod tests {
     fn places_lie_in_heaps_that_have_none_for_all() {
         let host = HostHeap::new(64 << 20, STRIPES, 0);
         let core = host.heap().core();
+        let pages = core.admitted_hint();
         for class in [0, class_of(4096)] {
-            for order in [0, 5, 20] {
+            for order in 0..=pages.ilog2() {
                 let places = first_places(core, class, order);
-                let are_inside = places.iter().all(|page| *page < core.admitted_hint());
+                let are_inside = places.iter().all(|page| page + (1 << order) <= pages);
                 assert!(are_inside, "class {class}: {places:?}");
             }
+            // Where there is no place at all searches begin at the first page.
+            let places = first_places(core, class, pages.ilog2() + 1);
+            assert!(places.iter().all(|page| *page == 0), "{places:?}");
         }
     }
 }

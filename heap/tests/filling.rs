@@ -42,12 +42,13 @@ fn snapshot(heap: &Heap) -> Snapshot {
     Snapshot::new(metadata.to_vec()).expect("a heap")
 }
 
-/// Lets the caller stand for a multiprocessor chosen at random.
+/// Lets the caller stand for a multiprocessor chosen at random, in a launch that keeps all of them busy.
 fn go_elsewhere(random: &mut Random) {
     let multiprocessor = random.below(MULTIPROCESSORS.into());
     let multiprocessor = u32::try_from(multiprocessor).expect("small");
     set_position(Position {
         block_index: multiprocessor,
+        grid_dim: 8 * MULTIPROCESSORS,
         sm_id: multiprocessor,
         ..Position::default()
     });

@@ -45,10 +45,12 @@ impl Random {
     }
 }
 
-/// The calling thread allocates from one of eight stripes.
+/// The calling thread allocates from one of eight stripes, in a small launch or a large one.
 fn wander(random: &mut Random) {
+    let block = u32::try_from(random.below(8)).expect("small");
     set_position(Position {
-        block_index: u32::try_from(random.below(8)).expect("small"),
+        block_index: block,
+        grid_dim: if block % 2 == 0 { 1 } else { 1 << 12 },
         sm_id: u32::try_from(random.below(8)).expect("small"),
         ..Default::default()
     });

@@ -494,6 +494,8 @@ impl<'a> Shadow<'a> {
             Operation::Pack => pack(self.heap),
             Operation::StandIn(block) => set_position(Position {
                 block_index: block,
+                // Small launches and large ones.
+                grid_dim: block * block,
                 sm_id: block / 2,
                 ..Position::default()
             }),
