@@ -91,9 +91,13 @@ impl Core {
         sixteenths: u32,
     ) -> [Seen; AT_ONCE] {
         let empty = Entry::slab(class, 0).marked(self.mark());
-        // Of page 0 where there is none: one wait for all.
+        // Of another one where there is none: one wait for all, and no line that all who look read.
+        let lowest = pages.into_iter().fold(NONE, u32::min);
+        if lowest == NONE {
+            return pages.map(|page| Seen { page, room: 0 });
+        }
         let looks = pages.map(|page| {
-            let place = if page == NONE { 0 } else { page };
+            let place = if page == NONE { lowest } else { page };
             // Relaxed: a guess. Installed meanwhile, a slab has no room.
             let entry = self.entry(place).load(Ordering::Relaxed);
             (
@@ -104,7 +108,8 @@ impl Core {
         });
         let page_shift = u32::from(self.page_shift);
         looks.map(|(page, entry, usage)| {
-            let is_slab = page != NONE && entry.is_like(empty);
+            // The others of a slab's pages are never listed.
+            let is_slab = page != NONE && entry.is_like(empty) && entry.head(page) == page;
             Seen {
                 page,
                 room: if is_slab {

@@ -483,14 +483,14 @@ impl PageSet {
     }
 
     /// Summary words from `index` on, as many as are read at once, and zeros beyond the last: one
-    /// wait for the memory instead of one for each.
+    /// wait for the memory instead of one for each. Without bits of words that are not there, which are damage.
     #[inline(always)]
     fn summaries(&self, index: u32) -> [u64; AT_ONCE as usize] {
         let count = self.word_count.div_ceil(64);
         let read = |index| {
             if index < count {
                 // Relaxed: a hint.
-                self.summary(index).load(Ordering::Relaxed)
+                self.summary(index).load(Ordering::Relaxed) & low_bits(self.word_count - index * 64)
             } else {
                 0
             }
@@ -512,7 +512,7 @@ impl PageSet {
     }
 
     /// The first of the words at or after `from` that the summary shows to have members, and all others under the same word of the summary: the number of the first word under that, and a bit for each
-    /// that is shown. A summary may be damaged and show words that are not there.
+    /// that is shown.
     #[must_use]
     #[inline(always)]
     pub fn next_shown(&self, from: u32) -> Option<(u32, u64)> {
