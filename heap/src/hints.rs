@@ -2,7 +2,7 @@
 
 use crate::class;
 use crate::heap::Core;
-use crate::layout::{ClassInfo, MAX_SLOTS};
+use crate::layout::{self, ClassInfo, MAX_SLOTS};
 use crate::page_set::WORD_PAGES;
 use crate::ticket::Ticket;
 use simt::atomic::Ordering;
@@ -50,6 +50,9 @@ const PART_OF_LASTING_LOG2: u32 = 2;
 /// The most warps of a grid that a stripe is taken to serve: with 32 lanes each they want as many slots as a slab
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
+
+/// A launch of more blocks of threads may be a large one.
+const MANY_BLOCKS: u32 = 128;
 
 /// What a refill looks at before it does anything: guesses, that what it then does verifies.
 #[derive(Clone, Copy)]
@@ -122,10 +125,16 @@ impl Hints {
         is_young(self.free, self.admitted)
     }
 
-    /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a launch that has more blocks of threads, along its first dimension, than the class has stripes, so that
-    /// all of these may want one.
+    /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a large launch: one of more blocks of threads, along its first dimension, than the class has stripes, so that
+    /// all of these may want one. Not in a small heap, which such slabs leave less full in the end (`docs/experiments.md`).
     pub(crate) fn is_first_of_many(&self, before: Ticket) -> bool {
-        self.is_heap_young() && !before.has_slab() && thread::grid_dim() > self.stripes
+        let is_launch_large = || thread::grid_dim() > self.stripes.max(MANY_BLOCKS);
+        self.is_heap_young() && !before.has_slab() && !self.is_heap_small() && is_launch_large()
+    }
+
+    /// Whether the heap has few bytes.
+    fn is_heap_small(&self) -> bool {
+        layout::is_small(u64::from(self.admitted) << self.page_log2)
     }
 
     /// The largest order of a slab that a stripe gets for one that it has outgrown, if `stripes` may do the same: half of them could get one in a burst,
@@ -345,6 +354,7 @@ pub(crate) fn log2(number: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use simt::emulation::{Position, set_position};
 
     /// Slots of 8 MiB and of 16 B, in pages of 64 KiB (binary logarithms).
     const LARGE: u32 = 23;
@@ -443,6 +453,33 @@ mod tests {
         for (slot, few) in [(SMALL, true), (LARGE, false)] {
             assert_eq!(hints(slot, 1199, FEW_LANES).may_take_pages(), few, "{slot}");
             assert!(!hints(slot, 1199, FEW_LANES - 1).may_take_pages(), "{slot}");
+        }
+    }
+
+    #[test]
+    fn first_slabs_have_places_in_large_launches_in_large_heaps_that_are_young() {
+        let first = Ticket::empty(0);
+        let later = Ticket::new(0, 0, 0, 0, 1);
+        // 64 KiB each.
+        let large = 1 << 16;
+        for (before, admitted, free, blocks, expected) in [
+            (first, large, large, MANY_BLOCKS + 1, true),
+            (later, large, large, MANY_BLOCKS + 1, false),
+            (first, large / 4, large / 4, MANY_BLOCKS + 1, false),
+            (first, large, large / 2, MANY_BLOCKS + 1, false),
+            (first, large, large, MANY_BLOCKS, false),
+        ] {
+            set_position(Position {
+                grid_dim: blocks,
+                ..Position::default()
+            });
+            let hints = Hints {
+                admitted,
+                ..hints(SMALL, free, 1)
+            };
+            let found = hints.is_first_of_many(before);
+            set_position(Position::default());
+            assert_eq!(found, expected, "{free} of {admitted}, {blocks} blocks");
         }
     }
 

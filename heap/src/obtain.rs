@@ -51,6 +51,8 @@ const SLABS_OF_ALL_LOG2: u32 = 5;
 /// For so many classes slabs are taken to be sought at the same time, in a large launch in a young heap, for stripes that have none: who looks first does not see the others yet. (If it takes what it sees instead, that is
 /// none, the first slabs of a launch of many sizes have more than half of a heap of 16 GiB; their pages come back late, and aged heaps lack them.)
 const CLASSES_OF_FIRST_SLABS: u32 = 16;
+/// The same for a small class: its slabs take little, and where they are smaller still, a heap that is used for long has the stripes of such classes refilled in each launch (`docs/experiments.md`).
+const SMALL_CLASSES_OF_FIRST_SLABS: u32 = 4;
 /// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
 const SLABS_OF_BURST_LOG2: u32 = 2;
 
@@ -136,7 +138,11 @@ impl Core {
         let order = self.wished_order(before, hints);
         let least = least_order(before, order, hints, first);
         let sizes = (least, order);
-        let near = self.scatter(before, order, hints);
+        let near = if hints.is_first_of_many(before) {
+            self.first_place(class, order, hints.admitted)
+        } else {
+            self.scatter(class, order, hints)
+        };
         let block = if hints.are_pages_plentiful() {
             let step = self.scatter_pages(class, order, hints);
             self.take_block_at(sizes, (near, step, hints.admitted))
@@ -186,8 +192,8 @@ impl Core {
         let (least, usual) = (hints.info.least_order, hints.info.usual_order);
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
-            // Not where a burst begins, which has just looked there. (In a young heap who found its first place taken looks there again, for the order that fits by now.)
-            let near = self.scatter(Ticket::empty(class), order, &hints);
+            // Not where a burst begins, which has just looked there, nor at a first place.
+            let near = self.scatter(class, order, &hints);
             let block = self.take_best_block((usual, order), near, 0);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
                 return self.make_slab(page, class, order);
@@ -220,7 +226,12 @@ impl Core {
         let drawing = if hints.burst {
             stripes
         } else if hints.is_first_of_many(before) {
-            hints.installed.max(stripes * CLASSES_OF_FIRST_SLABS)
+            let classes = if hints.is_small {
+                SMALL_CLASSES_OF_FIRST_SLABS
+            } else {
+                CLASSES_OF_FIRST_SLABS
+            };
+            hints.installed.max(stripes * classes)
         } else {
             hints.installed.max(stripes)
         };
@@ -299,13 +310,9 @@ impl Core {
         self.slots(slab) >= hints.lasting || found_none || !self.may_grow(class, order, hints)
     }
 
-    /// Where in the pages to begin to look for a slab of a stripe whose word was `before`: the searchers of all stripes spread over as many
+    /// Where in the pages to begin to look for a slab of a class: the searchers of all stripes spread over as many
     /// pages as they need in all.
-    fn scatter(&self, before: Ticket, order: u32, hints: &Hints) -> u32 {
-        let class = before.class();
-        if hints.is_first_of_many(before) {
-            return self.first_place(class, order, hints.admitted);
-        }
+    fn scatter(&self, class: u32, order: u32, hints: &Hints) -> u32 {
         let pages = self.scatter_pages(class, order, hints);
         if hints.burst && hints.are_pages_plentiful() {
             // Each stripe of the class elsewhere, as evenly as can be: all of them refill at the same time.
@@ -468,7 +475,7 @@ mod tests {
         }
         set_position(Position::default());
         let all = core.admitted_hint();
-        assert!(wanted > all && wished <= all / 8, "{wished} of {all} pages");
+        assert!(wanted > all && wished <= all / 3, "{wished} of {all} pages");
     }
 
     #[test]
