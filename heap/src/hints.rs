@@ -51,7 +51,7 @@ const PART_OF_LASTING_LOG2: u32 = 2;
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
 
-/// A launch of more blocks of threads may be a large one.
+/// A launch of so many blocks of threads or fewer is a small one, though a class have fewer stripes: what it allocates is kept together.
 const MANY_BLOCKS: u32 = 128;
 
 /// What a refill looks at before it does anything: guesses, that what it then does verifies.
@@ -74,7 +74,7 @@ pub(crate) struct Hints {
     /// Stripes of the class.
     stripes: u32,
     /// Whether the class is a small one.
-    pub(crate) is_small: bool,
+    pub(crate) is_class_small: bool,
     /// Slots that the stripe will soon be asked for.
     pub(crate) wanted: u32,
     /// Slots of a slab that lasts: for several launches, or for one where pages are not plentiful, whatever part of what these want is of the class (but for few lanes of each warp not more than twice theirs), and for
@@ -106,7 +106,7 @@ impl Hints {
     /// Whether the stripe may have fresh pages. (Stripes of a small class that had none would take slabs with a little left from each other.)
     pub(crate) fn may_take_pages(&self) -> bool {
         let are_rare = are_rare(self.free, self.admitted);
-        !self.are_pages_scarce() || (self.burst || self.is_small) && !are_rare
+        !self.are_pages_scarce() || (self.burst || self.is_class_small) && !are_rare
     }
 
     /// Whether a burst wants slots where hardly any page is free. What stripes have left there they lack themselves: a burst uses up what it gets, and to take over
@@ -126,13 +126,13 @@ impl Hints {
     }
 
     /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a large launch: one of more blocks of threads, along its first dimension, than the class has stripes, so that
-    /// all of these may want one. Not in a small heap, which such slabs leave less full in the end (`docs/experiments.md`).
+    /// all of these may want one, and than [`MANY_BLOCKS`]. Not in a small heap, which such slabs leave less full in the end (`docs/experiments.md`).
     pub(crate) fn is_first_of_many(&self, before: Ticket) -> bool {
         let is_launch_large = || thread::grid_dim() > self.stripes.max(MANY_BLOCKS);
         self.is_heap_young() && !before.has_slab() && !self.is_heap_small() && is_launch_large()
     }
 
-    /// Whether the heap has few bytes.
+    /// Whether the heap has few bytes: by its pages, not by its stripes, so one that grows may be small at first.
     fn is_heap_small(&self) -> bool {
         layout::is_small(u64::from(self.admitted) << self.page_log2)
     }
@@ -152,7 +152,7 @@ impl Hints {
     /// while more are free than all stripes of such classes could have one of. In a listed slab, where others live, many lanes find no slot, and who
     /// comes again waits longest.
     pub(crate) fn prefers_pages(&self) -> bool {
-        let is_small_first = self.is_small && self.free > self.admitted / SMALL_SHARE;
+        let is_small_first = self.is_class_small && self.free > self.admitted / SMALL_SHARE;
         self.are_pages_plentiful() || self.outgrown || self.burst || is_small_first
     }
 
@@ -283,7 +283,7 @@ impl Core {
             listed,
             installed,
             stripes,
-            is_small: (class + 1) * stripes <= admitted / SMALL_SHARE
+            is_class_small: (class + 1) * stripes <= admitted / SMALL_SHARE
                 && has_small_slots(class, page_log2),
             wanted: seen.left().min(0).unsigned_abs(),
             lasting: 0,
@@ -351,7 +351,7 @@ pub(crate) fn log2(number: u32) -> u32 {
     31 - (number | 1).leading_zeros()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use simt::emulation::{Position, set_position};
@@ -378,7 +378,7 @@ mod tests {
             listed: 0,
             installed: 1,
             stripes: 1,
-            is_small: false,
+            is_class_small: false,
             wanted: 0,
             lasting: 0,
             burst: false,
@@ -431,7 +431,7 @@ mod tests {
         for (free, small, large) in [(2134, true, true), (2133, true, false), (213, false, false)] {
             for (is_small, prefers) in [(true, small), (false, large)] {
                 let hints = Hints {
-                    is_small,
+                    is_class_small: is_small,
                     ..hints(LARGE, free, 1)
                 };
                 assert_eq!(hints.prefers_pages(), prefers, "{free} {is_small}");
@@ -460,14 +460,16 @@ mod tests {
     fn first_slabs_have_places_in_large_launches_in_large_heaps_that_are_young() {
         let first = Ticket::empty(0);
         let later = Ticket::new(0, 0, 0, 0, 1);
-        // 64 KiB each.
-        let large = 1 << 16;
-        for (before, admitted, free, blocks, expected) in [
-            (first, large, large, MANY_BLOCKS + 1, true),
-            (later, large, large, MANY_BLOCKS + 1, false),
-            (first, large / 4, large / 4, MANY_BLOCKS + 1, false),
-            (first, large, large / 2, MANY_BLOCKS + 1, false),
-            (first, large, large, MANY_BLOCKS, false),
+        // 2 GiB, of pages of 64 KiB.
+        let large = 1 << 15;
+        for (before, admitted, free, stripes, blocks, expected) in [
+            (first, large, large, 1, MANY_BLOCKS + 1, true),
+            (later, large, large, 1, MANY_BLOCKS + 1, false),
+            (first, large - 1, large - 1, 1, MANY_BLOCKS + 1, false),
+            (first, large, large / 2, 1, MANY_BLOCKS + 1, false),
+            (first, large, large, 1, MANY_BLOCKS, false),
+            (first, large, large, 200, 201, true),
+            (first, large, large, 200, 200, false),
         ] {
             set_position(Position {
                 grid_dim: blocks,
@@ -475,11 +477,15 @@ mod tests {
             });
             let hints = Hints {
                 admitted,
+                stripes,
                 ..hints(SMALL, free, 1)
             };
             let found = hints.is_first_of_many(before);
             set_position(Position::default());
-            assert_eq!(found, expected, "{free} of {admitted}, {blocks} blocks");
+            assert_eq!(
+                found, expected,
+                "{free} of {admitted} pages, {stripes} stripes, {blocks} blocks"
+            );
         }
     }
 

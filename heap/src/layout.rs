@@ -437,7 +437,7 @@ pub(crate) fn after_slot_words(slot_words: u64, capacity: u64) -> u64 {
     (slot_words + bytes + ARRAY_ALIGNMENT - 1) & !(ARRAY_ALIGNMENT - 1)
 }
 
-/// Whether a heap of a capacity, in bytes, is small: then it has fewer stripes, which hold less, but may have larger slabs instead.
+/// Whether a heap of a capacity, in bytes, is small: then it has fewer stripes, which hold less, but may have larger slabs instead, and no places for first slabs.
 pub(crate) const fn is_small(capacity: u64) -> bool {
     capacity < SMALL_CAPACITY
 }

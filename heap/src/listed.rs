@@ -91,12 +91,12 @@ impl Core {
         sixteenths: u32,
     ) -> [Seen; AT_ONCE] {
         let empty = Entry::slab(class, 0).marked(self.mark());
-        // Of another one where there is none: one wait for all, and no line that all who look read.
         let lowest = pages.into_iter().fold(NONE, u32::min);
         if lowest == NONE {
             return pages.map(|page| Seen { page, room: 0 });
         }
         let looks = pages.map(|page| {
+            // Of another one where there is none: one wait for all, and not of a page that all who search would read.
             let place = if page == NONE { lowest } else { page };
             // Relaxed: a guess. Installed meanwhile, a slab has no room.
             let entry = self.entry(place).load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Core {
         });
         let page_shift = u32::from(self.page_shift);
         looks.map(|(page, entry, usage)| {
-            // The others of a slab's pages are never listed.
+            // By the slab's first page: that another of its pages is listed is damage, which who takes any slab clears.
             let is_slab = page != NONE && entry.is_like(empty) && entry.head(page) == page;
             Seen {
                 page,
@@ -236,6 +236,7 @@ mod tests {
     use super::*;
     use crate::class::class_of;
     use crate::simulated::host_heap::HostHeap;
+    use simt::emulation::{Position, set_position};
     use std::collections::HashSet;
 
     /// Bytes of the blocks.
@@ -308,6 +309,39 @@ mod tests {
         };
         let taken = [(); 4].map(|()| take());
         assert_eq!(taken, [Some(most), Some(more), Some(little), None]);
+    }
+
+    #[test]
+    fn another_page_of_a_slab_looks_like_none() {
+        let full = Full::new();
+        let core = full.core();
+        let slab = full.slabs()[0];
+        assert!(slab.pages() > 1);
+        full.free(slab, SLOTS / 2);
+        let pages = [slab.page() + 1, slab.page(), NONE, NONE];
+        let seen = core.look_at_listed(class_of(BYTES), pages, 1);
+        assert_eq!(seen.map(|seen| seen.room > 0), [false, true, false, false]);
+    }
+
+    #[test]
+    fn words_that_only_damage_shows_are_not_looked_at() {
+        // Searches begin elsewhere.
+        for block_index in 0..8 {
+            let full = Full::new();
+            let core = full.core();
+            let listed = core.listed(class_of(BYTES));
+            let slab = full.slabs()[0];
+            full.free(slab, SLOTS / 2);
+            assert!(listed.word_count() < u64::BITS);
+            listed.raise_all(0, u64::MAX << listed.word_count());
+            set_position(Position {
+                block_index,
+                ..Position::default()
+            });
+            let found = core.take_roomy(slab.class(), 1);
+            set_position(Position::default());
+            assert_eq!(found.map(Slab::page), Some(slab.page()), "{block_index}");
+        }
     }
 
     #[test]

@@ -48,10 +48,11 @@ const PART_OF_ALL_LOG2: u32 = 2;
 /// A slab for what will soon be wanted is so small that each stripe that has a slab could get this many (binary
 /// logarithm).
 const SLABS_OF_ALL_LOG2: u32 = 5;
-/// For so many classes slabs are taken to be sought at the same time, in a large launch in a young heap, for stripes that have none: who looks first does not see the others yet. (If it takes what it sees instead, that is
+/// For so many classes slabs are taken to be sought at the same time, in a large launch in a large heap that is young, for stripes that have none ([`Hints::is_first_of_many`]): who looks first does not see the others yet. (If it takes what it sees instead, that is
 /// none, the first slabs of a launch of many sizes have more than half of a heap of 16 GiB; their pages come back late, and aged heaps lack them.)
 const CLASSES_OF_FIRST_SLABS: u32 = 16;
-/// The same for a small class: its slabs take little, and where they are smaller still, a heap that is used for long has the stripes of such classes refilled in each launch (`docs/experiments.md`).
+/// The same for a small class: where its first slabs are as small as those of others, a heap that is used for long has the stripes of such classes refilled in each launch (`docs/experiments.md`). All small
+/// classes together may wish for more than a quarter of the heap so, which then is not young any more: a launch that wants so much of each uses it up.
 const SMALL_CLASSES_OF_FIRST_SLABS: u32 = 4;
 /// A slab for a burst is so small that each stripe of its class could get this many (binary logarithm).
 const SLABS_OF_BURST_LOG2: u32 = 2;
@@ -192,7 +193,7 @@ impl Core {
         let (least, usual) = (hints.info.least_order, hints.info.usual_order);
         if count >= 1 << least {
             let order = self.wished_order(Ticket::empty(class), &hints.of_burst(wanted));
-            // Not where a burst begins, which has just looked there, nor at a first place.
+            // Not where a burst begins, nor where a first slab has its place: who comes here has just looked there.
             let near = self.scatter(class, order, &hints);
             let block = self.take_best_block((usual, order), near, 0);
             if let Some((page, order)) = block.or_else(|| self.take_block((least, order), near)) {
@@ -214,7 +215,7 @@ impl Core {
     /// Order that a new slab for a stripe should have: what is wanted much is refilled seldom, and
     /// what is wanted little takes little.
     ///
-    /// As large as what will soon be wanted, within what all stripes that have slabs, or are about to have their first one ([`CLASSES_OF_FIRST_SLABS`]), can get
+    /// As large as what will soon be wanted, within what all stripes that have slabs, or are about to have their first one ([`CLASSES_OF_FIRST_SLABS`], [`SMALL_CLASSES_OF_FIRST_SLABS`]), can get
     /// ([`SLABS_OF_ALL_LOG2`]), or in a burst those of the class ([`SLABS_OF_BURST_LOG2`]), or those that outgrow theirs
     /// ([`Hints::outgrown_order`]). At least the usual one, and larger for a stripe that was refilled often
     /// ([`REFILLS_TO_GROW`]), as long as others can get [`SLABS_OF_CLASS`]: all stripes of the class, and where pages are not plentiful a part of all stripes
@@ -226,7 +227,7 @@ impl Core {
         let drawing = if hints.burst {
             stripes
         } else if hints.is_first_of_many(before) {
-            let classes = if hints.is_small {
+            let classes = if hints.is_class_small {
                 SMALL_CLASSES_OF_FIRST_SLABS
             } else {
                 CLASSES_OF_FIRST_SLABS
@@ -261,7 +262,7 @@ impl Core {
                 || if hints.is_heap_young() {
                     is_soon_used_up || hints.old.came_back && by_chance()
                 } else {
-                    hints.are_pages_plentiful() || hints.is_small || by_chance()
+                    hints.are_pages_plentiful() || hints.is_class_small || by_chance()
                 };
             // Who needs more within a launch than a slab has comes to its end in each launch.
             let most = if hints.outgrown {
@@ -344,7 +345,7 @@ impl Core {
 
     /// Where the first slab of the stripe that the calling thread's block draws from should lie, of a heap of `admitted` pages: each stripe of each class has a place of its own, if there is room, since in a launch
     /// of many sizes that is the first in its heap all stripes look for one at the same time. (In a small launch few do. Their slabs are kept together, so that the largest block that fits stays large.) Classes of larger slots, of which slabs have as many pages or more, come later, as long as they have as many stripes,
-    /// so what is one's place is seldom part of another's; and the places of a class follow one another, so that what one launch allocates lies together.
+    /// so what is one's place is seldom part of another's (behind the small classes, whose slabs may have more pages, some are, in launches that want much of each of these: who comes second finds another near); and the places of a class follow one another, so that what one launch allocates lies together.
     fn first_place(&self, class: u32, order: u32, admitted: u32) -> u32 {
         let stripes = self.stripes_of(class);
         let places = admitted >> order;
@@ -463,19 +464,24 @@ mod tests {
             grid_dim: warps,
             ..Position::default()
         });
-        let (mut wished, mut wanted) = (0, 0);
+        let (mut wished, mut wanted, mut orders) = (0, 0, Vec::new());
         for class in 0..=class_of(8192) {
             let before = Ticket::empty(class);
             // None has a slab yet, and some lanes of each warp want one.
             let hints = core.hints(class, before).for_group_of(before, 5);
             assert!(!hints.burst);
             let stripes = core.stripes_of(class).count;
-            wished += stripes << core.wished_order(before, &hints);
+            let order = core.wished_order(before, &hints);
+            wished += stripes << order;
+            orders.push(order);
             wanted += stripes << hints.wanted_order();
         }
         set_position(Position::default());
         let all = core.admitted_hint();
         assert!(wanted > all && wished <= all / 3, "{wished} of {all} pages");
+        // Those of small classes, which want less, may have more of it.
+        let [small, other] = [512, 2048].map(|bytes| orders[class_of(bytes) as usize]);
+        assert!(small > other, "{orders:?}");
     }
 
     #[test]
@@ -491,6 +497,20 @@ mod tests {
                     places[0].is_multiple_of(1 << order),
                     "class {class}: {places:?}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn places_lie_among_the_pages_that_a_damaged_word_tells() {
+        let host = HostHeap::new(16 << 30, STRIPES, 0);
+        let core = host.heap().core();
+        for admitted in [0, 1, 63, 1 << 17, u32::MAX] {
+            for class in [0, class_of(4096), u32::from(u8::MAX)] {
+                for order in 0..=15 {
+                    let place = core.first_place(class, order, admitted);
+                    assert!(place < admitted.max(1), "{place} of {admitted} pages");
+                }
             }
         }
     }

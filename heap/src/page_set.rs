@@ -345,7 +345,7 @@ impl PageSet {
 
     /// Sets bits of a summary word.
     #[inline(always)]
-    fn raise_all(&self, index: u32, bits: u64) {
+    pub(crate) fn raise_all(&self, index: u32, bits: u64) {
         // Release here, acquire in `lower`: a lower that comes after a raise sees the insert before
         // it, and raises again.
         self.summary(index).fetch_or(bits, Ordering::Release);
@@ -483,7 +483,7 @@ impl PageSet {
     }
 
     /// Summary words from `index` on, as many as are read at once, and zeros beyond the last: one
-    /// wait for the memory instead of one for each. Without bits of words that are not there, which are damage.
+    /// wait for the memory instead of one for each. Bits beyond the last word, which only damage sets, are read as 0.
     #[inline(always)]
     fn summaries(&self, index: u32) -> [u64; AT_ONCE as usize] {
         let count = self.word_count.div_ceil(64);
@@ -566,13 +566,6 @@ impl PageSet {
     #[must_use]
     #[inline(always)]
     pub fn nth_word(&self, skip: u32) -> u32 {
-        // A summary may be damaged and show words that are not there.
-        let word = self.nth_word_shown(skip);
-        if word < self.word_count { word } else { 0 }
-    }
-
-    #[inline(always)]
-    fn nth_word_shown(&self, skip: u32) -> u32 {
         let mut left = skip;
         loop {
             let round = left;
@@ -792,6 +785,7 @@ pub(crate) mod tests {
             assert_eq!(set.look(1), 0b11_1111);
             set.raise_all(0, 0b1000);
             assert_eq!(set.nth_word(0), 0, "there are two words");
+            assert_eq!(set.next_word(0), None, "there are two words");
         });
     }
 
