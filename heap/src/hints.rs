@@ -51,8 +51,8 @@ const PART_OF_LASTING_LOG2: u32 = 2;
 /// has at most.
 const MOST_WARPS: u32 = 1 << (MAX_SLOTS.ilog2() - warp::LANES.ilog2());
 
-/// First slabs of classes that have more stripes have places of their own. Few stripes seldom look for the same pages, and the places of large slots would lie far apart.
-const FEW_STRIPES: u32 = 64;
+/// First slabs of classes that have more stripes than that may have places of their own. Few stripes seldom look for the same pages, and the places of large slots would lie far apart.
+const STRIPES_WITHOUT_PLACES: u32 = 64;
 
 /// What a refill looks at before it does anything: guesses, that what it then does verifies.
 #[derive(Clone, Copy)]
@@ -128,7 +128,8 @@ impl Hints {
     /// Whether a stripe whose word was `before` gets its first slab, as far as that can be told, in a large launch: one of more blocks of threads, along its first dimension, than the class has stripes, so that
     /// all of these may want one, if they are not few. Not in a small heap, which such slabs leave less full in the end (`docs/experiments.md`).
     pub(crate) fn is_first_of_many(&self, before: Ticket) -> bool {
-        let do_all_want_one = || self.stripes > FEW_STRIPES && thread::grid_dim() > self.stripes;
+        let do_all_want_one =
+            || self.stripes > STRIPES_WITHOUT_PLACES && thread::grid_dim() > self.stripes;
         self.is_heap_young() && !before.has_slab() && !self.is_heap_small() && do_all_want_one()
     }
 
@@ -463,11 +464,25 @@ mod tests {
         // 2 GiB, of pages of 64 KiB.
         let large = 1 << 15;
         for (before, admitted, free, stripes, blocks, expected) in [
-            (first, large, large, FEW_STRIPES + 1, 1000, true),
-            (later, large, large, FEW_STRIPES + 1, 1000, false),
-            (first, large - 1, large - 1, FEW_STRIPES + 1, 1000, false),
-            (first, large, large / 2, FEW_STRIPES + 1, 1000, false),
-            (first, large, large, FEW_STRIPES, 1000, false),
+            (first, large, large, STRIPES_WITHOUT_PLACES + 1, 1000, true),
+            (later, large, large, STRIPES_WITHOUT_PLACES + 1, 1000, false),
+            (
+                first,
+                large - 1,
+                large - 1,
+                STRIPES_WITHOUT_PLACES + 1,
+                1000,
+                false,
+            ),
+            (
+                first,
+                large,
+                large / 2,
+                STRIPES_WITHOUT_PLACES + 1,
+                1000,
+                false,
+            ),
+            (first, large, large, STRIPES_WITHOUT_PLACES, 1000, false),
             (first, large, large, 200, 201, true),
             (first, large, large, 200, 200, false),
         ] {
