@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn first_slabs_of_all_stripes_and_classes_have_places_of_their_own() {
+    fn first_slabs_of_usual_orders_have_places_of_their_own() {
         let host = HostHeap::new(16 << 30, STRIPES, 0);
         let core = host.heap().core();
         let mut pages = HashSet::new();
@@ -464,7 +464,8 @@ mod tests {
             grid_dim: warps,
             ..Position::default()
         });
-        let (mut wished, mut wanted, mut orders) = (0, 0, Vec::new());
+        let (mut wished, mut of_small, mut wanted) = (0, 0, 0);
+        let mut orders = Vec::new();
         for class in 0..=class_of(8192) {
             let before = Ticket::empty(class);
             // None has a slab yet, and some lanes of each warp want one.
@@ -473,12 +474,19 @@ mod tests {
             let stripes = core.stripes_of(class).count;
             let order = core.wished_order(before, &hints);
             wished += stripes << order;
+            if hints.is_class_small {
+                of_small += stripes << order;
+            }
             orders.push(order);
             wanted += stripes << hints.wanted_order();
         }
         set_position(Position::default());
         let all = core.admitted_hint();
-        assert!(wanted > all && wished <= all / 3, "{wished} of {all} pages");
+        let of_others = wished - of_small;
+        assert!(
+            wanted > all && wished <= all / 3 && of_others <= all / 8,
+            "{of_small} and {of_others} of {all} pages"
+        );
         // Those of small classes, which want less, may have more of it.
         let [small, other] = [512, 2048].map(|bytes| orders[class_of(bytes) as usize]);
         assert!(small > other, "{orders:?}");
