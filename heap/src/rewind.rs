@@ -52,8 +52,8 @@ const TURN_OF_FEW: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 5 };
 const TURN_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 4 };
 /// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
 const NOT_FEW: u32 = 8;
-/// So many turns has the smallest slab that is rewound while a part of it lives, but for [small](is_small) ones: where slabs have fewer it would be done after every few blocks, which costs more
-/// than it spares.
+/// So many turns has the smallest slab that who frees few slots rewinds while a part of it lives, but for [small](is_small) ones: where slabs have fewer it would be done after every few blocks, which
+/// costs more than it spares.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
 const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// Small slabs have fewer slots.
@@ -63,6 +63,13 @@ const LEAST_SLOTS: u32 = if cfg!(any(loom, shuttle)) {
     SMALL_SLOTS
 } else {
     2 * TURN_OF_SMALL
+};
+/// Slots of the smallest slab that who frees many rewinds while a part of it lives. Slabs of so many last for some launches: were they not rewound, each launch would be refilled in the stripes whose slabs
+/// come to their ends.
+const LEAST_SLOTS_OF_MANY: u32 = if cfg!(any(loom, shuttle)) {
+    SMALL_SLOTS
+} else {
+    2 * TURN
 };
 /// A small slab is rewound only if this part of it was drawn, at least: one of its turns may be near to its upper end. (Who frees last of a launch may come to that turn.)
 const DRAWN_SHARE: u32 = 4;
@@ -114,7 +121,11 @@ pub(crate) fn least_turn(few: bool) -> u32 {
 /// Slots of the smallest slab that who frees few slots, or not, rewinds while a part of it lives.
 #[inline(always)]
 fn least_slots(few: bool) -> u32 {
-    if few { LEAST_SLOTS } else { LEAST_TURNS * TURN }
+    if few {
+        LEAST_SLOTS
+    } else {
+        LEAST_SLOTS_OF_MANY
+    }
 }
 
 /// Whether a slab of so many slots is small: it has other turns, and is rewound by other rules.

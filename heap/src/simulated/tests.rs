@@ -156,6 +156,17 @@ fn what_a_launch_uses_up_serves_the_next_one_in_an_aged_heap() {
 }
 
 #[test]
+fn slabs_that_last_for_some_launches_are_rewound_in_an_aged_heap() {
+    let mut gpu = Gpu::new(1);
+    gpu.age();
+    // Of a slab of 2,048 slots a launch draws an eighth.
+    let refills = gpu.refills_of_launches(&vec![4096; THREADS >> 5], FIRST + 2 * LATER);
+    // If who frees many rewinds only larger ones it is more than twenty.
+    let later: u32 = refills[FIRST - LATER..].iter().sum();
+    assert!(later <= 2, "{refills:?}");
+}
+
+#[test]
 fn what_was_not_offered_of_a_slab_is_handed_out_in_the_end() {
     const BYTES: u32 = 4096;
     let mut gpu = Gpu::with_capacity(1 << 30, 1);
