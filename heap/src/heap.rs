@@ -15,6 +15,7 @@ use crate::damage::ATTEMPTS_LOG2;
 use crate::doubts::Doubts;
 use crate::entry::{Entry, PageEntry};
 use crate::growth::Growth;
+use crate::hints::warps_of_stripe;
 use crate::layout::{ClassInfo, Layout, StripeTable, after_slot_words};
 use crate::misuse::{KEPT_ADDRESSES, MISUSES};
 use crate::page_set::{PageSet, Sets};
@@ -23,7 +24,7 @@ use crate::stripe::{ChurnNote, Stripe, Stripes};
 use bytemuck::{Pod, Zeroable};
 use core::ops::Deref;
 use simt::atomic::{DeviceAtomicU32, DeviceAtomicU64, Ordering};
-use simt::thread;
+use simt::{thread, warp};
 
 /// First word of every heap: "SCTRHEAP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SCTRHEAP");
@@ -569,6 +570,11 @@ impl Heap {
             Some(log2) => Stripes::power_of_two(log2),
             None => self.most_stripes(),
         }
+    }
+
+    /// Slots that a launch of this grid draws of each of a class's stripes, if each of its lanes wants one.
+    pub(crate) fn slots_of_launch(&self, class: u32) -> u32 {
+        warps_of_stripe(self.stripes_of(class).count) * warp::LANES
     }
 
     /// Whether a class has fewer stripes than others, since its slots are large.

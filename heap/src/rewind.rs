@@ -4,7 +4,7 @@
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
 //! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab of which all was drawn that was offered. Who frees few slots at once looks
-//! more often, and most often where the slab is small: warps that want many sizes draw little from each slab, so these have few slots.
+//! more often, and most often where the slab is small: warps that want many sizes draw little from each slab, so these have few slots. Who frees many looks earlier, too, where the next launch may want more than is left of the slab.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws, or notes a hint, meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
@@ -37,12 +37,11 @@
 use crate::damage::plausible_slots;
 use crate::hardened::Hardening;
 use crate::heap::{Core, Heap};
-use crate::hints::{log2, warps_of_stripe};
+use crate::hints::log2;
 use crate::pages::WORD_ORDER;
 use crate::slab::{INSTALLED, Keeper, Slab, SlabState, USE};
 use crate::stripe::Stripe;
 use crate::ticket::Ticket;
-use simt::warp;
 
 /// Whose free takes the use of a slab past a multiple of so many slots looks after the slab.
 const TURN: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 10 };
@@ -86,6 +85,10 @@ const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 2 };
 const LASTING_FOR_FEW: u32 = 1 << 12;
 /// A slab that is left to this part after a launch is large enough.
 const LEFT_SHARE: u32 = 4;
+/// No more than so many eighths of a slab's slots are in use or left when it is looked after.
+const MOST_EIGHTHS: u32 = 5;
+/// The same where the next launch may want more than is left.
+const MOST_EIGHTHS_BEFORE_END: u32 = 7;
 /// So many eighths of a slab's slots lie below those in use from which it is offered, at least.
 const LIMIT_EIGHTHS: u32 = 5;
 /// Less than this part was drawn of a slab that is too large for what its stripe draws now.
@@ -135,13 +138,14 @@ fn is_small(slots: u32) -> bool {
 }
 
 /// Whether who freed `few` slots or not, and lowered the word of a slab from `before` to `after`, is to look after the slab: the use fell to a multiple of
-/// its turns, or past one. Most see that without the slab's slots and order.
+/// its turns, or past one. Most see that without the slab's slots and order, and nearly all without `slots_of_launch`, which a launch of this grid draws of one stripe.
 #[inline(always)]
 pub(crate) fn is_turn(
     before: u32,
     after: u32,
     few: bool,
     slots_and_order: impl FnOnce() -> (u32, u32),
+    slots_of_launch: impl FnOnce() -> u32,
 ) -> bool {
     let used = after & USE;
     if used == 0 {
@@ -156,7 +160,15 @@ pub(crate) fn is_turn(
     let is_time = passed >> turn_log2(slots) != 0 && slots >= least_slots(few);
     // Of those that may be too large seldom: of most that is in vain.
     let is_seldom = used & (TURN - 1) == 0;
-    is_time && (used <= most_used(slots) || is_seldom && may_be_too_large(after, few, slots, order))
+    // Less may be left than the next launch wants, which would come to the slab's end: then it is looked after earlier, but not as often.
+    let is_early = || {
+        !few && passed >> log2(slots / 8) != 0
+            && used <= slots_of_launch().min(most_used(slots, MOST_EIGHTHS_BEFORE_END))
+    };
+    is_time
+        && (used <= most_used(slots, MOST_EIGHTHS)
+            || is_early()
+            || is_seldom && may_be_too_large(after, few, slots, order))
 }
 
 /// Units that are wanted of a slab of `slots` slots of which so many were offered, and are left: as many as were drawn, and some more.
@@ -198,10 +210,10 @@ fn between_looks(slots: u32) -> u32 {
     }
 }
 
-/// The most slots of a slab of so many that are in use or left when it is rewound: so it is seldom. Not all, to which the use falls with the last free after all was offered.
+/// The most slots of a slab of so many that are in use or left when it is looked after, in eighths of them: so it is seldom. Not all, to which the use falls with the last free after all was offered.
 #[inline(always)]
-fn most_used(slots: u32) -> u32 {
-    (slots / 8 * 5 + between_looks(slots)).min(slots.saturating_sub(1))
+fn most_used(slots: u32, eighths: u32) -> u32 {
+    (slots / 8 * eighths + between_looks(slots)).min(slots.saturating_sub(1))
 }
 
 impl Core {
@@ -286,7 +298,7 @@ impl Core {
         let is_in_step = used == 0
             && seen.left() == 0
             && !(few || are_plentiful)
-            && self.serves_a_launch(slab.class(), slots);
+            && slots >= heap.slots_of_launch(slab.class());
         let is_much_left = seen.left() >= (slots / LEFT_SHARE).cast_signed();
         let stays = keeper.keeps() || is_in_step || is_much_left;
         if !stays {
@@ -302,11 +314,6 @@ impl Core {
             self.note_churn(slab.class(), keeper.place(), now);
         }
         true
-    }
-
-    /// Whether a slab of so many slots has as many as a launch of this grid draws of a stripe of a class, if each of its lanes wants one.
-    fn serves_a_launch(&self, class: u32, slots: u32) -> bool {
-        slots >= warps_of_stripe(self.stripes_of(class).count) * warp::LANES
     }
 
     /// [`look_after`](Self::look_after) for a large slab of which much is left, by who frees few slots: where pages are not plentiful it may be taken away from its stripe.
@@ -419,8 +426,8 @@ fn rewound(seen: Ticket, slots: u32, used: u32, bounds: Bounds) -> Option<Ticket
     let left = seen.left().cast_unsigned();
     let free = left + slots.saturating_sub(used);
     // All of it if nothing lives.
-    let is_enough =
-        used == left || used <= most_used(slots) && free <= slots && slots - free <= bounds.alive;
+    let most = most_used(slots, MOST_EIGHTHS_BEFORE_END);
+    let is_enough = used == left || used <= most && free <= slots && slots - free <= bounds.alive;
     let units = bounds.units(seen, free, slots);
     let is_drawn = !is_small(slots) || left <= slots - slots / DRAWN_SHARE;
     (is_enough && is_drawn && left < units).then(|| seen.with_left(units.cast_signed()))
@@ -509,12 +516,30 @@ mod tests {
                 let whole = Ticket::offered(slots, slots);
                 for alive in (0..=most_alive(slots, true, false)).rev() {
                     let word = INSTALLED + whole + alive;
-                    assert!(!is_turn(word + count, word, are_few(count), || (
-                        slots, WORD_ORDER
-                    )));
+                    for launch in [0, slots / 2, slots, u32::MAX] {
+                        let before = word + count;
+                        let shape = || (slots, WORD_ORDER);
+                        assert!(!is_turn(before, word, are_few(count), shape, || launch));
+                    }
                 }
             }
         }
+    }
+
+    #[test]
+    fn slabs_of_which_a_launch_wants_more_than_is_left_are_looked_after_earlier() {
+        const SLOTS: u32 = 8192;
+        let looks = |used: u32, few, launch| {
+            let word = INSTALLED + used;
+            is_turn(word + 1, word, few, || (SLOTS, 0), || launch)
+        };
+        for used in [SLOTS / 8 * 6, SLOTS / 8 * 7] {
+            assert!(looks(used, false, SLOTS) && looks(used, false, used));
+            // It is enough, or is taken to be by who frees few.
+            assert!(!looks(used, false, used - 1) && !looks(used, true, SLOTS));
+            assert!(!looks(used - 512, false, SLOTS) && !looks(used + 1, false, SLOTS));
+        }
+        assert!(looks(SLOTS / 8 * 5, false, 0) && !looks(SLOTS, false, SLOTS));
     }
 
     #[test]

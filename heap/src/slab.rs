@@ -305,9 +305,9 @@ impl Heap {
     /// [`is_turn`] in the slab that an entry is of.
     #[inline(always)]
     fn is_turn_in(&self, entry: Entry, before: u32, after: u32, few: bool) -> bool {
-        is_turn(before, after, few, || {
-            (entry.slots(u32::from(self.page_shift)), entry.order())
-        })
+        let slots_and_order = || (entry.slots(u32::from(self.page_shift)), entry.order());
+        let slots_of_launch = || self.slots_of_launch(entry.class());
+        is_turn(before, after, few, slots_and_order, slots_of_launch)
     }
 
     /// Does what is to be done if the use of a slab was lowered by `count` slots from the word `before`: only a stripe's slab is looked after, and only others change their state.
@@ -651,7 +651,8 @@ mod tests {
                     seldom |= !is_rare;
                     // Of few slots, and of many.
                     for slots in [1 << 5, 1 << 8, 3276, 1 << 12, 1 << 13, 1 << 16] {
-                        let is_turn = is_turn(before, after, few, || (slots, WORD_ORDER));
+                        let shape = || (slots, WORD_ORDER);
+                        let is_turn = is_turn(before, after, few, shape, || u32::MAX);
                         let is_asked = after == 0 || is_away || is_turn || is_thinned;
                         assert!(!is_asked || is_rare, "{before:#x} {count} {few} {slots}");
                     }
