@@ -50,10 +50,9 @@ pub struct ModelArguments {
     #[arg(long, requires = "mutate", value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Seconds that a model may take to find a mutation
-    #[arg(long, requires = "mutate", default_value_t = 20,
-        value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: u64,
+    /// Seconds that each model of the protocols may take, or take to find a mutation [default: 20]
+    #[arg(long, conflicts_with = "total", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
 
     /// Run the tests whose names contain this
     filter: Option<String>,
@@ -90,7 +89,20 @@ impl Explorer {
     }
 }
 
+/// Seconds that each model of the protocols may take, unless they are given.
+const SECONDS: u64 = 20;
+/// The same where all tests run: a third of the models, whose interleavings are too many for either, would be half of the time that all take.
+const SECONDS_AMONG_TESTS: u64 = 8;
+
 impl ModelArguments {
+    /// Those of the test command.
+    pub fn among_tests() -> Self {
+        Self {
+            seconds: Some(SECONDS_AMONG_TESTS),
+            ..Self::default()
+        }
+    }
+
     /// Where the table of mutations goes. Of some models it is a part only, which does not replace that of all.
     fn table_of_mutations(&self) -> PathBuf {
         let usual = match self.filter {
@@ -124,7 +136,7 @@ pub fn run(arguments: ModelArguments) -> Result<()> {
     if arguments.mutate {
         return mutate::run(&mutate::Settings {
             table: arguments.table_of_mutations(),
-            seconds: arguments.seconds,
+            seconds: arguments.seconds.unwrap_or(SECONDS),
             filter: arguments.filter,
         });
     }
@@ -181,6 +193,10 @@ fn command(explorer: Explorer, package: &str, test: &str, arguments: &ModelArgum
         ("SCATTERHEAP_SEED", arguments.seed),
         ("SCATTERHEAP_SCHEDULES", arguments.schedules),
         ("SCATTERHEAP_EACH", arguments.each),
+        (
+            "LOOM_MAX_DURATION",
+            Some(arguments.seconds.unwrap_or(SECONDS)),
+        ),
     ] {
         match number {
             Some(number) => command.env(name, number.to_string()),
@@ -214,6 +230,18 @@ mod tests {
             variable(&command, "SCATTERHEAP_SCHEDULES"),
             Some("-".as_ref())
         );
+    }
+
+    #[test]
+    fn models_take_less_time_among_other_tests() {
+        let limit = |arguments| {
+            let command = command(Explorer::Loom, "a", "b", &arguments);
+            let seconds = variable(&command, "LOOM_MAX_DURATION").expect("a limit");
+            seconds.to_str().and_then(|seconds| seconds.parse().ok())
+        };
+        assert_eq!(limit(ModelArguments::default()), Some(SECONDS));
+        let among_tests: Option<u64> = limit(ModelArguments::among_tests());
+        assert!(among_tests.is_some_and(|seconds| seconds < SECONDS));
     }
 
     #[test]

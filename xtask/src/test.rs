@@ -87,7 +87,7 @@ fn run_stages(stages: &mut Stages, quick: bool, gpus: &mut Option<usize>) -> Res
     stages.commands("without CUDA", without_cuda())?;
     if !quick {
         stages.command("documentation", &mut documentation())?;
-        stages.run("models", || model::run(ModelArguments::default()))?;
+        stages.run("models", || model::run(ModelArguments::among_tests()))?;
     }
     Ok(())
 }
