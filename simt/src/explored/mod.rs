@@ -7,7 +7,7 @@ pub mod warp;
 #[cfg(loom)]
 mod weaken;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::cell::Cell;
 pub(crate) use emulation::{
     block_dim, block_index, block_number, grid_dim, grid_id, grid_threads, sm_id, thread_index,
 };
@@ -35,8 +35,10 @@ pub fn nanosleep(_nanoseconds: u32) {
 /// A microsecond later than at the look before: no scheduling point, and the same whenever a
 /// schedule is repeated.
 pub fn now() -> u64 {
-    static LOOKS: AtomicU64 = AtomicU64::new(0);
-    LOOKS.fetch_add(1000, Ordering::Relaxed)
+    // Of the test's own: an explorer runs all threads of an execution on one thread of the process, and other tests explore
+    // on others.
+    std::thread_local!(static TIME: Cell<u64> = const { Cell::new(0) });
+    TIME.with(|time| time.replace(time.get() + 1000))
 }
 
 pub fn ticks() -> u64 {
