@@ -572,7 +572,7 @@ impl Heap {
         }
     }
 
-    /// Slots that a launch of this grid draws of each of a class's stripes, if each of its lanes wants one.
+    /// About how many slots a launch of this grid draws of each of a class's stripes, if each of its lanes wants one.
     pub(crate) fn slots_of_launch(&self, class: u32) -> u32 {
         warps_of_stripe(self.stripes_of(class).count) * warp::LANES
     }

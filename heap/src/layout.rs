@@ -82,8 +82,8 @@ impl StripeTable {
     #[inline(always)]
     #[must_use]
     pub const fn log2(self, class: u32) -> Option<u32> {
-        // Not `octave`, which takes an instruction more.
-        let log2 = (self.0 >> (3 * (class / class::OCTAVE)) & 7) as u32;
+        // Not `octave`, which takes an instruction more. A damaged entry may have any class.
+        let log2 = (self.0.wrapping_shr(3 * (class / class::OCTAVE)) & 7) as u32;
         if log2 == Self::ALL { None } else { Some(log2) }
     }
 }

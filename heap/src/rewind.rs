@@ -4,7 +4,7 @@
 //! offer the same slab once more. Where blocks are freed in one phase and allocated in the next, a free has the time for
 //! it, and nobody waits. So whose free takes the use of a slab past a multiple of some number (see [`is_turn`]) looks whether many of the slab's units are drawn,
 //! although hardly any of its slots are in use; and so does whose free leaves nothing in use of a slab of which all was drawn that was offered. Who frees few slots at once looks
-//! more often, and most often where the slab is small: warps that want many sizes draw little from each slab, so these have few slots. Who frees many looks earlier, too, where the next launch may want more than is left of the slab.
+//! more often, and most often where the slab is small: warps that want many sizes draw little from each slab, so these have few slots. Who frees many looks earlier, too, where the next launch may want more than is left of the slab; and who frees few where hardly anything was drawn of a large one, which is rewound then unless it is taken away.
 //!
 //! Who rewinds takes the stripe's word as a crosser would, by a compare-exchange that fails if anybody draws, or notes a hint, meanwhile. From then
 //! on it is the stripe's crosser: who draws finds fewer than no units, and waits; and nobody can take the slab away from the stripe. It has given its own block back
@@ -19,7 +19,7 @@
 //! its row in use has others ([`crate::places`]), and units for which there are none are given back. Where blocks are freed while others are drawn there is always something in the way, and only what is
 //! free is offered, but of small slabs.
 //!
-//! The more may live, the fewer looks are in vain, and the sooner they are over; but the more is in the way if it stays. No less may live than is freed between two looks of those who look least: else
+//! The more may live, the fewer looks are in vain, and the sooner they are over; but the more is in the way if it stays. No less may live than is freed between two looks of those who look least (but of slabs of 2,048 slots, where that gained nothing): else
 //! it depends on who happens to come to a multiple whether a slab is rewound, and now and then a launch comes to its end.
 //!
 //! Of blocks that outlive the launches some lie where the slab is offered from, and each launch would find their slots in use. Who does notes that, and how far down from the slab's end it was. Then
@@ -52,7 +52,7 @@ const TURN_OF_SMALL: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 4 };
 /// So many slots freed at once are not few: slabs of which more is wanted at once should grow instead.
 const NOT_FEW: u32 = 8;
 /// So many turns has the smallest slab that who frees few slots rewinds while a part of it lives, but for [small](is_small) ones: where slabs have fewer it would be done after every few blocks, which
-/// costs more than it spares.
+/// costs more than it spares. Of slabs with so many turns of who frees many, or more, as much may live as they free between two looks.
 /// (Under exploration slabs of the largest slots are smaller: models of other things have these.)
 const LEAST_TURNS: u32 = if cfg!(any(loom, shuttle)) { 16 } else { 3 };
 /// Small slabs have fewer slots.
@@ -85,9 +85,9 @@ const MOST_SHARE_OF_MANY: u32 = if cfg!(any(loom, shuttle)) { 32 } else { 2 };
 const LASTING_FOR_FEW: u32 = 1 << 12;
 /// A slab that is left to this part after a launch is large enough.
 const LEFT_SHARE: u32 = 4;
-/// No more than so many eighths of a slab's slots are in use or left when it is looked after.
+/// No more than so many eighths of a slab's slots are in use or left when it is looked after, as a rule.
 const MOST_EIGHTHS: u32 = 5;
-/// The same where the next launch may want more than is left.
+/// The same where the next launch may want more than is left; and nothing is offered of a slab of which more are, unless nothing lives.
 const MOST_EIGHTHS_BEFORE_END: u32 = 7;
 /// So many eighths of a slab's slots lie below those in use from which it is offered, at least.
 const LIMIT_EIGHTHS: u32 = 5;
@@ -158,11 +158,11 @@ pub(crate) fn is_turn(
     }
     let (slots, order) = slots_and_order();
     let is_time = passed >> turn_log2(slots) != 0 && slots >= least_slots(few);
-    // Of those that may be too large seldom: of most that is in vain.
+    // Of those that may be too large seldom.
     let is_seldom = used & (TURN - 1) == 0;
     // Less may be left than the next launch wants, which would come to the slab's end: then it is looked after earlier, but not as often.
     let is_early = || {
-        !few && passed >> log2(slots / 8) != 0
+        !few && passed >> log2(slots >> TURN_SHARE_LOG2) != 0
             && used <= slots_of_launch().min(most_used(slots, MOST_EIGHTHS_BEFORE_END))
     };
     is_time
@@ -443,7 +443,7 @@ fn most_alive(slots: u32, few: bool, occupied: bool) -> u32 {
     } else {
         slots / MOST_SHARE_OF_LARGE
     };
-    // As many as lie between two looks: of who frees few, or of all where those who free many look too.
+    // As many as lie between two looks: of who frees few, or of all where those who free many have some turns.
     let between = if slots < LEAST_TURNS * TURN || cfg!(any(loom, shuttle)) {
         between_looks(slots)
     } else {
@@ -540,6 +540,13 @@ mod tests {
             assert!(!looks(used - 512, false, SLOTS) && !looks(used + 1, false, SLOTS));
         }
         assert!(looks(SLOTS / 8 * 5, false, 0) && !looks(SLOTS, false, SLOTS));
+        // Where turns are shorter than an eighth, and where one lies above seven eighths.
+        let looks_in = |slots: u32, used: u32| {
+            let word = INSTALLED + used;
+            is_turn(word + 1, word, false, || (slots, 0), || slots)
+        };
+        assert!(looks_in(1 << 15, 6 << 12) && !looks_in(1 << 15, (6 << 12) + 1024));
+        assert!(looks_in(5461, 4 << 10) && !looks_in(5461, 5 << 10));
     }
 
     #[test]
@@ -565,6 +572,7 @@ mod tests {
                 state.note_offered(offered);
                 for used in [0, word.units_left(), state.used_hint(), u32::MAX] {
                     core.look_after(slab, state, used, true);
+                    core.look_after(slab, state, used, false);
                 }
                 for block in blocks {
                     // SAFETY: it is this thread's.

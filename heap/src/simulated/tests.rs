@@ -161,7 +161,7 @@ fn slabs_that_last_for_some_launches_are_rewound_in_an_aged_heap() {
     gpu.age();
     // Of a slab of 2,048 slots a launch draws an eighth.
     let refills = gpu.refills_of_launches(&vec![4096; THREADS >> 5], FIRST + 2 * LATER);
-    // If who frees many rewinds only larger ones it is more than twenty.
+    // If who frees many rewinds only larger ones it is some eighty.
     let later: u32 = refills[FIRST - LATER..].iter().sum();
     assert!(later <= 2, "{refills:?}");
 }
